@@ -254,7 +254,11 @@ func (v *Visit[R]) End(r R, status int) {
 		v.gate.Return(v.Context, r, v.decided)
 		return
 	}
-	v.gate.reportUnsettled(r, v.gate.guard.Settle(v.Context, v.decided.Request, v.decided.Answer, cost))
+	err := v.gate.guard.Settle(v.Context, v.decided.Request, v.decided.Answer, cost)
+	v.gate.reportUnsettled(r, err)
+	if errors.Is(err, ErrDown) {
+		v.gate.Return(v.Context, r, v.decided)
+	}
 }
 
 // returnFor is how long after a request what it has held can be returned, if Redis is down until then.

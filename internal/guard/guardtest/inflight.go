@@ -170,34 +170,41 @@ func testPlaceInAnOutage(t *testing.T, m Middleware) {
 	})
 }
 
-// testPlaceAfterAnOutage: requests that end in a short outage return their places after it.
+// testPlaceAfterAnOutage: requests that end in a short outage return their places after it, also if their
+// settlement has failed.
 func testPlaceAfterAnOutage(t *testing.T, m Middleware) {
-	Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
-		long := false
-		server := m.Server(Settings{Client: client, Each: places(), Deadline: 50 * time.Millisecond,
-			OnSettleError: func(err error) { assert.NoError(t, err) },
-			Handler: func(context.Context) {
-				if long {
-					time.Sleep(time.Second)
-				}
-			}})
-		assert.Equal(t, 200, server.get(f).Status)
-		synctest.Wait()
-		long = true
-		var all sync.WaitGroup
-		for range 2 {
-			all.Go(func() { assert.Equal(t, 200, server.get(f).Status) })
-		}
-		synctest.Wait()
-		f.Redis.SetError("LOADING")
-		time.Sleep(100 * time.Millisecond)
-		assert.Equal(t, 503, server.get(f).Status)
-		all.Wait()
-		time.Sleep(time.Second)
-		f.Redis.SetError("")
-		time.Sleep(2 * time.Second)
-		assert.Equal(t, [2]int64{7, 2}, leftOf(f, client))
-	})
+	for _, settles := range []bool{false, true} {
+		Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+			long, failed := false, atomic.Int64{}
+			server := m.Server(Settings{Client: client, Each: places(), Deadline: 50 * time.Millisecond,
+				OnSettleError: func(error) { failed.Add(1) },
+				Handler: func(ctx context.Context) {
+					if long {
+						time.Sleep(time.Second)
+						if settles {
+							assert.NoError(t, m.Settle(ctx, 0))
+						}
+					}
+				}})
+			assert.Equal(t, 200, server.get(f).Status)
+			synctest.Wait()
+			long = true
+			var all sync.WaitGroup
+			for range 2 {
+				all.Go(func() { assert.Equal(t, 200, server.get(f).Status) })
+			}
+			synctest.Wait()
+			f.Redis.SetError("LOADING")
+			time.Sleep(100 * time.Millisecond)
+			assert.Equal(t, 503, server.get(f).Status)
+			all.Wait()
+			time.Sleep(time.Second)
+			f.Redis.SetError("")
+			time.Sleep(2 * time.Second)
+			assert.Equal(t, [2]int64{7, 2}, leftOf(f, client))
+			assert.Equal(t, settles, failed.Load() == 2)
+		})
+	}
 }
 
 func testPlacesOfAClient(t *testing.T, m Middleware) {
