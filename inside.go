@@ -12,8 +12,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
-// Inside is for the packages of this module.
-func (c *Client) Inside() (inside.Client, error) {
+// Inside is for the packages of this module, which alone can call it.
+func (c *Client) Inside(inside.Key) (inside.Client, error) {
 	if c == nil || c.redis == nil {
 		return inside.Client{}, fmt.Errorf("%w: create the Client with New and a rueidis.Client", ErrNoClient)
 	}
@@ -21,8 +21,8 @@ func (c *Client) Inside() (inside.Client, error) {
 		SameSlot: sameSlot}, c.err
 }
 
-// Inside is for the packages of this module.
-func (l *Limiter) Inside() inside.Redisson { return (*handle)(l) }
+// Inside is for the packages of this module, which alone can call it.
+func (l *Limiter) Inside(inside.Key) inside.Redisson { return (*handle)(l) }
 
 // handle is a Limiter for other packages.
 type handle Limiter
@@ -70,7 +70,7 @@ func (h *handle) Open() (inside.Limiter, error) {
 	if l.err != nil {
 		return inside.Limiter{}, l.err
 	}
-	client, err := l.wire.client.Inside()
+	client, err := l.wire.client.Inside(inside.Key{})
 	return inside.Limiter{
 		Client: client, Keys: l.wire.keys[:], Types: keyTypes[:], Initial: l.wire.initial,
 		Member:   func() string { return new(Client).member(0, false) },

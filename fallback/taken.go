@@ -20,8 +20,8 @@ func (l *Limiter) Name() string {
 	return l.limiter.Name()
 }
 
-// Inside is for the packages of this module.
-func (l *Limiter) Inside() inside.Fallback { return (*ofTaken)(l) }
+// Inside is for the packages of this module, which alone can call it.
+func (l *Limiter) Inside(inside.Key) inside.Fallback { return (*ofTaken)(l) }
 
 // ofTaken is a Limiter as a limit.Taken calls it.
 type ofTaken Limiter

@@ -91,7 +91,7 @@ func openJoinable(joinable Joinable) (inside.Client, []member, error) {
 		}
 		return limiter.wire.plan.client, limiter.wire.members, limiter.err
 	case *rratelimiter.Limiter:
-		l, err := limiter.Inside().Open()
+		l, err := limiter.Inside(inside.Key{}).Open()
 		if err != nil {
 			return inside.Client{}, nil, err
 		}

@@ -138,8 +138,8 @@ func (l *Limiter) checkPermits(ctx context.Context, permits int64) error {
 	return nil
 }
 
-// Inside is for the packages of this module.
-func (l *Limiter) Inside() inside.Handle { return (*handle)(l) }
+// Inside is for the packages of this module, which alone can call it.
+func (l *Limiter) Inside(inside.Key) inside.Handle { return (*handle)(l) }
 
 // handle is a Limiter for other packages.
 type handle Limiter

@@ -28,7 +28,7 @@ type plan struct {
 
 // newPlan returns the plan of limiters of a client, or the error of an invalid client or policy.
 func newPlan(client *rratelimiter.Client, policies []Policy) (*plan, error) {
-	opened, err := client.Inside()
+	opened, err := client.Inside(inside.Key{})
 	if err != nil {
 		return nil, err
 	}

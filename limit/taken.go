@@ -68,8 +68,10 @@ func (t *Taken) Acquire(ctx context.Context, permits int64, limiters ...Takeable
 func openTakeable(limiters []Takeable) (*Limiter, inside.Fallback) {
 	joined := make([]Joinable, len(limiters))
 	for i, one := range limiters {
-		if l, ok := one.(interface{ Inside() inside.Fallback }); ok && len(limiters) == 1 {
-			decides := l.Inside()
+		if l, ok := one.(interface {
+			Inside(inside.Key) inside.Fallback
+		}); ok && len(limiters) == 1 {
+			decides := l.Inside(inside.Key{})
 			wrapped, _ := decides.Wrapped(one).(Joinable)
 			return Join(wrapped), decides
 		}
@@ -89,9 +91,9 @@ func (l *Limiter) takeReceipt(ctx context.Context, permits int64, wait bool) (en
 	var err error
 	ask := engine.Ask{Permits: permits, Detail: true, Receipt: true}
 	if wait {
-		result.Allowed, err = l.Inside().Wait(ctx, ask, time.Time{}, &result)
+		result.Allowed, err = l.Inside(inside.Key{}).Wait(ctx, ask, time.Time{}, &result)
 	} else {
-		err = l.Inside().Try(ctx, ask, &result)
+		err = l.Inside(inside.Key{}).Try(ctx, ask, &result)
 	}
 	return result.Answer, receipt.Receipt{Permits: permits, Refund: result.Refund, Return: result.Return}, err
 }

@@ -147,6 +147,24 @@ func TestBuckets_SeveralPolicies_GrantTogether(t *testing.T) {
 	})
 }
 
+// A deployment has changed the lease.
+func TestBuckets_ShorterLease_EndsBeforeLongerOnes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := buckets{clock: clock{time.Now()}}
+		take := func(lease time.Duration) Answer {
+			a, ok := b.take(Request{Limiter: called{name: "one"}, Permits: 1,
+				Policies: []limit.Policy{limit.InFlight{Permits: 2, Lease: lease}}}, 1)
+			require.True(t, ok)
+			return a
+		}
+		assert.Equal(t, limit.Acquired, take(time.Hour).Result)
+		assert.Equal(t, limit.Acquired, take(time.Second).Result)
+		assert.Equal(t, time.Hour, take(time.Second).Decision.ResetAfter)
+		time.Sleep(time.Second)
+		assert.Equal(t, limit.Acquired, take(time.Second).Result, "the second lease has ended")
+	})
+}
+
 // Full buckets are deleted.
 func TestBuckets_ManyNames_AreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

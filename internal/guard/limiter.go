@@ -25,9 +25,9 @@ type Limiter = limit.Joinable
 func handleOf(l Limiter) inside.Handle {
 	switch l := l.(type) {
 	case *limit.Limiter:
-		return l.Inside()
+		return l.Inside(inside.Key{})
 	case *rratelimiter.Limiter:
-		return l.Inside()
+		return l.Inside(inside.Key{})
 	case inside.Handle:
 		return l
 	}

@@ -52,6 +52,18 @@ type held struct {
 
 type grant struct{ end, permits int64 }
 
+// add adds a grant behind those that do not end later: leases may change.
+func (h *held) add(g *grant) *list.Element {
+	before := h.Back()
+	for before != nil && before.Value.(*grant).end > g.end {
+		before = before.Prev()
+	}
+	if before == nil {
+		return h.PushFront(g)
+	}
+	return h.InsertAfter(g, before)
+}
+
 // drop removes the grants that have ended.
 func (h *held) drop(now int64) {
 	for e := h.Front(); e != nil && e.Value.(*grant).end <= now; e = h.Front() {
@@ -82,7 +94,7 @@ func (b *bucket) take(s shape, now, permits int64) {
 			b.held = new(held)
 		}
 		b.held.permits += permits
-		b.last = b.held.PushBack(&grant{now + s.lease, permits})
+		b.last = b.held.add(&grant{now + s.lease, permits})
 		b.full = max(b.full, now+s.lease)
 		return
 	}

@@ -13,6 +13,9 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
+// Key is an argument of the methods Inside, so that only the packages of this module can call them.
+type Key struct{}
+
 // PermitsOf returns the permits of a member of a permits set, -1 if it is too short. It reports whether
 // the member has the format of a grant, as member.go of package rratelimiter describes it. The last four
 // bytes of any member count.

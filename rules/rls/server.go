@@ -22,6 +22,7 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/internal/inside"
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 )
 
@@ -31,7 +32,7 @@ import (
 // Errors: those of [Load] for the files, [rratelimiter.ErrNoClient], and
 // [rratelimiter.ErrInvalidOption] for other fields.
 func New(c Config) (*Server, error) {
-	client, err := c.Client.Inside()
+	client, err := c.Client.Inside(inside.Key{})
 	if err != nil {
 		return nil, err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/httplimit"
 	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/internal/httptarget"
+	"github.com/rratelimiter/rratelimiter/internal/inside"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -395,7 +396,7 @@ type opener struct {
 
 // cluster reports whether Redis is a Redis Cluster.
 func (o *opener) cluster() bool {
-	c, err := o.client.Inside()
+	c, err := o.client.Inside(inside.Key{})
 	return err == nil && c.Engine.Cluster()
 }
 

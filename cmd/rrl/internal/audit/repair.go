@@ -10,6 +10,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/inspect"
+	"github.com/rratelimiter/rratelimiter/internal/inside"
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
@@ -83,7 +84,7 @@ func (f *Finding) count(ctx context.Context, r *inspect.Reader, pages int) (done
 	if client := f.repair.subject.Redisson[0].Pairs[0].Client; client != "" {
 		options = append(options, rratelimiter.WithClientID(uuid.MustParse(client))) // as package names parsed it
 	}
-	limiter, err := rratelimiter.New(r.Redis.Client, options...).Limiter(string(f.Limiter)).Inside().Open()
+	limiter, err := rratelimiter.New(r.Redis.Client, options...).Limiter(string(f.Limiter)).Inside(inside.Key{}).Open()
 	if err == nil {
 		err = limiter.Recount(ctx)
 	}
