@@ -49,8 +49,8 @@
 // The other calls never wait and do not queue. They may take permits for which other callers wait,
 // so a large Acquire can starve behind them.
 //
-// A caller is never denied on stale state. If the last known state would deny it, the Client asks
-// Redis, with one call for all callers that arrive together.
+// Without [WithDenialCache], a caller is never denied on stale state. If the last known state would
+// deny it, the Client asks Redis, with one call for all callers that arrive together.
 //
 // # Shared calls
 //

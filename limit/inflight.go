@@ -19,8 +19,8 @@ import (
 // returns within 100 ms. Each Client with waiters makes at most ten calls a second for that: beside others
 // that wait, a wait of less than 100 ms may end without a call. A wait lasts until its deadline, since
 // nothing is known of when permits return. So RetryAfter of a Decision is a guess: at most a second, less
-// if a lease ends earlier. ResetAfter is the time until the last lease ends. Nothing is answered from a
-// lease or a cached denial of the Client.
+// if a lease ends earlier. ResetAfter is the time until the last lease ends. Leases and the denial cache
+// of the Client never answer for an InFlight.
 //
 // Release returns the permits whose lease ends first, of at most 2,048 grants.
 type InFlight struct {

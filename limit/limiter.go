@@ -294,9 +294,9 @@ func (l *Limiter) TryAcquireWithin(ctx context.Context, permits int64, timeout t
 // served, and after five seconds at the latest, since other Clients may have returned permits. So
 // callers that leave, and a program that ends, keep nothing from others.
 //
-// Permits of a bucket that came free while a caller waited count from that moment, for as long as a
-// call takes. That is 10 ms or the time of the last calls, whichever is longer, and at most a second. So
-// the time of a call does not slow the pace. In any span t, waiters get at most the capacity, and the rate
+// A waiter's grant of a bucket is dated when its permits came free, at most the time of a call before.
+// That is 10 ms or the time of the last calls, whichever is longer, and at most a second. So a slow link
+// does not slow the pace. In any span t, waiters get at most the capacity, and the rate
 // for t and the time of a call.
 //
 // Acquire ends with ctx. If the permits cannot be free before the deadline of ctx, it fails at once

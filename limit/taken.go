@@ -142,10 +142,9 @@ const (
 //
 // gives everything back if the call fails before its own Settle.
 //
-// An [InFlight] gets back all permits of this call, whatever the number is. Another refund returns
-// the permits of this call, while they are taken: after their window it returns nothing. Of a
-// [SlidingLog] it also returns nothing if more than 256 entries have followed. Settle goes on if
-// ctx ends or has ended. It lasts five seconds at most, and tries again while Redis cannot be
+// Of an [InFlight], Settle returns all permits of this call, whatever the number is. Of other policies
+// it returns those that still count: after their window, none. Of a [SlidingLog] it also returns none
+// if more than 256 entries have followed. Settle goes on if ctx ends or has ended. It lasts five seconds at most, and tries again while Redis cannot be
 // reached. A lost reply does no harm: Redis remembers for five minutes which settlements have run.
 //
 // After an error, t holds what could not be settled: each Take that failed is part of the error. Call

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Leases, the denial cache and an Observer join a call here and nowhere else. Without any of them
-// (Engine.hooked), a call runs nothing of this file.
+// Leases, the denial cache and an Observer join a call by the functions of this file. Without any of them
+// a call runs none: Engine.hooked guards each place that calls them.
 
 // tryHooked is Try with leases, the denial cache and the report of the decision.
 func (l *Limiter) tryHooked(ctx context.Context, ask Ask, result *Result) error {
@@ -55,7 +55,7 @@ func (l *Limiter) waitHooked(ctx context.Context, ask Ask, deadline time.Time, r
 	err error) {
 	observation := l.Observe(ask.Permits)
 	if !l.fromLease(ask, result) {
-		if err = l.denyUntil(ask.Permits, latest(ctx, deadline)); err != nil {
+		if err = l.denyUntil(ask.Permits, earlierDeadline(ctx, deadline)); err != nil {
 			result.From = FromMemory
 		} else {
 			err = observation.Wait(ctx, func() (bool, error) { return l.wait(ctx, ask, deadline, result) })

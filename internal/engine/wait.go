@@ -24,8 +24,8 @@ func (l *Limiter) Wait(ctx context.Context, ask Ask, deadline time.Time, result 
 	return true, nil
 }
 
-// withoutDeadline returns the error of a wait, nil if it is the deadline that could not be met, and not that
-// of ctx.
+// withoutDeadline returns nil if err reports that the deadline, and not the earlier one of ctx, cannot be
+// met. Otherwise it returns err.
 func withoutDeadline(ctx context.Context, deadline time.Time, err error) error {
 	var late *errDeadline
 	if !deadline.IsZero() && errors.As(err, &late) {
@@ -36,8 +36,8 @@ func withoutDeadline(ctx context.Context, deadline time.Time, err error) error {
 	return err
 }
 
-// latest returns the earlier of a deadline, if it is not the zero Time, and that of ctx.
-func latest(ctx context.Context, deadline time.Time) time.Time {
+// earlierDeadline returns the earlier of a deadline, of which the zero Time is none, and that of ctx.
+func earlierDeadline(ctx context.Context, deadline time.Time) time.Time {
 	if end, ok := ctx.Deadline(); ok && (deadline.IsZero() || end.Before(deadline)) {
 		return end
 	}
@@ -48,7 +48,7 @@ func latest(ctx context.Context, deadline time.Time) time.Time {
 // *errDeadline if the deadline or that of ctx cannot be met.
 func (l *Limiter) wait(ctx context.Context, ask Ask, deadline time.Time, result *Result) (forPermits bool,
 	err error) {
-	w := &waiter{Request: Request{Ask: ask}, done: make(chan struct{}, 1), deadline: latest(ctx, deadline),
+	w := &waiter{Request: Request{Ask: ask}, done: make(chan struct{}, 1), deadline: earlierDeadline(ctx, deadline),
 		since: time.Now()}
 	if err = l.waitInQueue(ctx, w, deadline); err == nil {
 		*result = w.Result

@@ -2,7 +2,7 @@
 //
 // Permits have no identity in Redis. A refund by number would free permits that others have taken:
 // when the window of a grant is over, its permits have returned already. So a refund names the
-// grant, and changes nothing if the grant no longer takes permits.
+// grant, or the epoch of its window or bucket, and changes nothing if that no longer counts.
 package receipt
 
 import (
@@ -17,8 +17,9 @@ import (
 type Receipt struct {
 	Permits int64
 
-	// Refund returns some of the permits, once. It changes nothing after the window of the grant, or
-	// after a reset of the limiter. The permits of a lease are refunded to Redis; the lease stays as
+	// Refund returns some of the permits. Call it once, or with redisx.Once: of a window, another call
+	// returns further permits. It changes nothing after the window of the grant, or after a reset of the
+	// limiter. The permits of a lease are refunded to Redis; the lease stays as
 	// it is.
 	Refund Refund
 

@@ -32,9 +32,9 @@ var ceilings = []struct {
 	{"Limiter.TryAcquire", 36, 12},
 	{"Keyed.TryAcquire, context that ends", 41, 8},
 	{"Acquire, which waits", 108, 15},
-	{"httplimit.Middleware(Each), a request", 118, 27},
-	{"rules, a request", 161, 39},
-	{"rules, a reload", 133, 38},
+	{"httplimit.Middleware(Each), a request", 118, 25},
+	{"rules, a request", 159, 32},
+	{"rules, a reload", 130, 28},
 }
 
 // The most stack that a lone call uses until it reaches the Redis client.
