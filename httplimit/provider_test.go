@@ -176,53 +176,58 @@ func (m *model) call(used int64) time.Duration {
 	return 0
 }
 
-// TestTaken_ThreeLimitsOfAModel_AreAcceptedByTheProvider: the client of docs/clients.md in three processes.
+// TestTaken_ThreeLimitsOfAModel_AreAcceptedByTheProvider: the client of docs/clients.md in three
+// processes. With the long estimate tokens are scarce: callers wait for them as the pause begins.
 func TestTaken_ThreeLimitsOfAModel_AreAcceptedByTheProvider(t *testing.T) {
-	redistest.Run(t, func(t *testing.T, f *redistest.Fixture) {
-		f.Latency.Store(int64(time.Millisecond))
-		perMinute, tokensPerMinute := sliding(60, time.Minute), sliding(90_000, time.Minute)
-		m := &model{provider: provider{began: time.Now()}}
-		m.count = func(now time.Duration, n int64) bool { return perMinute(now, 1) && tokensPerMinute(now, n) }
-		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
-		defer cancel()
-		var all sync.WaitGroup
-		for range 3 {
-			client := rratelimiter.New(f.Conn)
-			requests := limit.New(client, "{model}:requests", limit.SlidingLog{Permits: 60, Interval: 61 * time.Second},
-				limit.InFlight{Permits: 8, Lease: 2 * time.Minute}, limit.Pause{Most: time.Hour})
-			tokens := limit.New(client, "{model}:tokens", limit.SlidingLog{Permits: 90_000, Interval: 61 * time.Second})
-			for range 10 {
-				all.Go(func() {
-					for {
-						var taken limit.Taken
-						if taken.Acquire(ctx, 1, requests) != nil {
-							return
+	for _, row := range []struct{ estimate, most, least int64 }{{1600, 8, 180}, {16_000, 5, 100}} {
+		redistest.Run(t, func(t *testing.T, f *redistest.Fixture) {
+			f.Latency.Store(int64(time.Millisecond))
+			perMinute, tokensPerMinute := sliding(60, time.Minute), sliding(90_000, time.Minute)
+			m := &model{provider: provider{began: time.Now()}}
+			m.count = func(now time.Duration, n int64) bool { return perMinute(now, 1) && tokensPerMinute(now, n) }
+			ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+			defer cancel()
+			var all sync.WaitGroup
+			for range 3 {
+				client := rratelimiter.New(f.Conn)
+				requests := limit.New(client, "{model}:requests", limit.SlidingLog{Permits: 60, Interval: 61 * time.Second},
+					limit.InFlight{Permits: 8, Lease: 2 * time.Minute}, limit.Pause{Most: time.Hour})
+				tokens := limit.New(client, "{model}:tokens", limit.SlidingLog{Permits: 90_000, Interval: 61 * time.Second},
+					limit.Pause{Most: time.Hour})
+				for range 10 {
+					all.Go(func() {
+						for {
+							var taken limit.Taken
+							if taken.Acquire(ctx, 1, requests) != nil {
+								return
+							}
+							used := 1 + rand.N[int64](1600)
+							if taken.Acquire(ctx, row.estimate, tokens) != nil {
+								assert.NoError(t, taken.Settle(ctx))
+								return
+							}
+							if pause := m.call(used); pause > 0 {
+								assert.NoError(t, requests.Pause(ctx, pause))
+								assert.NoError(t, tokens.Pause(ctx, pause))
+								used = 0
+							}
+							time.Sleep(rand.N(10 * time.Millisecond))
+							assert.NoError(t, taken.Settle(ctx, 1, used))
 						}
-						used := 1 + rand.N[int64](1600)
-						if taken.Acquire(ctx, 1600, tokens) != nil {
-							assert.NoError(t, taken.Settle(ctx))
-							return
-						}
-						if pause := m.call(used); pause > 0 {
-							assert.NoError(t, requests.Pause(ctx, pause))
-							used = 0
-						}
-						time.Sleep(rand.N(10 * time.Millisecond))
-						assert.NoError(t, taken.Settle(ctx, 1, used))
-					}
-				})
+					})
+				}
 			}
-		}
-		all.Wait()
-		each, err := limit.New(rratelimiter.New(f.Conn), "{model}:requests",
-			limit.InFlight{Permits: 8, Lease: 2 * time.Minute}).Peek(t.Context())
-		require.NoError(t, err)
-		assert.EqualValues(t, 8, each[0].Remaining, "all places are back")
-		t.Logf("%d calls, %d at once at most, %d refused", m.calls, m.most, m.denied)
-		assert.Zero(t, m.denied)
-		assert.EqualValues(t, 8, m.most)
-		assert.GreaterOrEqual(t, m.calls, int64(180))
-	})
+			all.Wait()
+			each, err := limit.New(rratelimiter.New(f.Conn), "{model}:requests",
+				limit.InFlight{Permits: 8, Lease: 2 * time.Minute}).Peek(t.Context())
+			require.NoError(t, err)
+			assert.EqualValues(t, 8, each[0].Remaining, "all places are back")
+			t.Logf("%d calls, %d at once at most, %d refused", m.calls, m.most, m.denied)
+			assert.Zero(t, m.denied)
+			assert.Equal(t, row.most, m.most)
+			assert.GreaterOrEqual(t, m.calls, row.least)
+		})
+	}
 }
 
 // Callers take an estimate before a call, and settle for the tokens of the answer: a fifth of the longest

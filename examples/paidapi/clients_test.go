@@ -109,7 +109,8 @@ func TestClients_Tokens_AreSettled(t *testing.T) {
 	client, ctx := clients(t), t.Context()
 	requests := limit.New(client, "{model}:requests", limit.SlidingLog{Permits: 60, Interval: 61 * time.Second},
 		limit.InFlight{Permits: 8, Lease: 2 * time.Minute}, limit.Pause{Most: time.Hour})
-	tokens := limit.New(client, "{model}:tokens", limit.SlidingLog{Permits: 90_000, Interval: 61 * time.Second})
+	tokens := limit.New(client, "{model}:tokens", limit.SlidingLog{Permits: 90_000, Interval: 61 * time.Second},
+		limit.Pause{Most: time.Hour})
 
 	ask := func(prompt string, most int64) error {
 		var taken limit.Taken
@@ -146,6 +147,8 @@ func TestClients_Taken_RetryAfterPausesAll(t *testing.T) {
 	client := clients(t)
 	requests := limit.New(client, "{model}:requests",
 		limit.SlidingLog{Permits: 60, Interval: 61 * time.Second}, limit.Pause{Most: time.Hour})
+	tokens := limit.New(client, "{model}:tokens",
+		limit.SlidingLog{Permits: 90_000, Interval: 61 * time.Second}, limit.Pause{Most: time.Hour})
 	provider := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Retry-After", "30")
 		w.WriteHeader(http.StatusTooManyRequests)
@@ -164,17 +167,19 @@ func TestClients_Taken_RetryAfterPausesAll(t *testing.T) {
 		}
 		defer resp.Body.Close()
 		if d, refused := httplimit.RetryAfter()(resp); refused {
-			err := requests.Pause(ctx, max(d, time.Second)) // all processes
-			return errors.Join(errRefused, err)
+			d = max(d, time.Second)
+			return errors.Join(errRefused, requests.Pause(ctx, d), tokens.Pause(ctx, d)) // all processes
 		}
 		return nil
 	}
 	require.ErrorIs(t, ask(t.Context()), errRefused)
 	var taken limit.Taken
-	d, err := taken.Take(t.Context(), 1, requests)
-	require.NoError(t, err)
-	assert.False(t, d.Allowed)
-	assert.InDelta(t, 30, d.RetryAfter.Seconds(), 1)
+	for _, limiter := range []*limit.Limiter{requests, tokens} {
+		d, err := taken.Take(t.Context(), 1, limiter)
+		require.NoError(t, err)
+		assert.False(t, d.Allowed)
+		assert.InDelta(t, 30, d.RetryAfter.Seconds(), 1)
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	require.ErrorIs(t, ask(ctx), context.DeadlineExceeded, "it is not sent")

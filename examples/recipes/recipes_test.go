@@ -32,7 +32,7 @@ func TestRecipes_Code_Runs(t *testing.T) {
 	runs, err := os.ReadFile("recipes_test.go")
 	require.NoError(t, err)
 	blocks := strings.Split(string(page), "```go\n")[1:]
-	assert.Len(t, blocks, 7)
+	assert.Len(t, blocks, 8)
 	for _, block := range blocks {
 		code, _, _ := strings.Cut(block, "```")
 		for line := range strings.Lines(code) {
@@ -126,6 +126,41 @@ func TestRecipes_FailedLogInsOnly(t *testing.T) {
 			}
 		}
 		assert.Equal(t, 15, refused, "requests under way count until they settle")
+	})
+}
+
+func TestRecipes_FailedLogInsOfUsersAndAddresses(t *testing.T) {
+	run(t, func(t *testing.T, client *rratelimiter.Client) {
+		five := limit.FixedWindow{Permits: 5, Interval: time.Minute}
+		users := limit.NewKeyed(client, "{login}:user", limit.Named("user", five))
+		addresses := limit.NewKeyed(client, "{login}:address", limit.Named("address", five))
+		byIP := httplimit.ByIP()
+		both := httplimit.Middleware(func(r *http.Request) (httplimit.Limiter, error) {
+			user, err := account(r)
+			if err != nil {
+				return nil, err
+			}
+			address, err := byIP(r)
+			if err != nil {
+				return nil, err
+			}
+			return limit.Join(users.Limiter(user), addresses.Limiter(address)), nil
+		})
+		handler := both(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("Authorization") != "right" {
+				w.WriteHeader(http.StatusUnauthorized)
+				return
+			}
+			assert.NoError(t, httplimit.Settle(r.Context(), 0))
+		}))
+		for range 20 {
+			require.Equal(t, 200, post(handler, `{"user":"ada"}`, "Authorization", "right").Code)
+		}
+		for range 5 {
+			require.Equal(t, 401, post(handler, `{"user":"ada"}`).Code)
+		}
+		assert.Contains(t, post(handler, `{"user":"ada"}`).Body.String(), `"violated-policies":["user","address"]`)
+		assert.Contains(t, post(handler, `{"user":"bob"}`).Body.String(), `"violated-policies":["address"]`)
 	})
 }
 

@@ -62,7 +62,10 @@ http {
 			add_header Retry-After $limit_retry always;
 			return 429;
 		}
-		location @unavailable { return 503; }
+		location @unavailable {
+			add_header Retry-After $limit_retry always;
+			return 503;
+		}
 		location @absent { return 204; }
 	}
 }
@@ -111,13 +114,13 @@ func TestNginx_AuthRequest_LimitsRequests(t *testing.T) {
 	assert.EqualValues(t, 5, s.served.Load(), "rejected requests do not reach the program")
 
 	require.NoError(t, s.redis.Kill())
-	assert.Equal(t, "503", get(t, at+"/", ""), "on_failure: closed")
+	assert.Equal(t, "503 retry", get(t, at+"/", ""), "on_failure: closed")
 
 	absent := port(freePort(t))
 	assert.Equal(t, "503", get(t, nginxAt(t, nginxConf, "UPSTREAM", upstream, "SERVICE", absent)+"/", ""))
 	open := strings.Replace(nginxConf, "# error_page", "error_page", 1)
 	assert.Equal(t, "200", get(t, nginxAt(t, open, "UPSTREAM", upstream, "SERVICE", absent)+"/", ""))
-	assert.Equal(t, "503", get(t, nginxAt(t, open, "UPSTREAM", upstream, "SERVICE", port(s.http))+"/", ""),
+	assert.Equal(t, "503 retry", get(t, nginxAt(t, open, "UPSTREAM", upstream, "SERVICE", port(s.http))+"/", ""),
 		"on_failure: closed, of a service that answers")
 }
 
