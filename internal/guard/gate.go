@@ -250,7 +250,10 @@ func (v *Visit[R]) End(r R, status int) {
 	if cost == unsettled && status > 0 && v.gate.Refunds != nil && v.gate.Refunds(status) {
 		cost = 0
 	}
-	if cost < 0 {
+	switch {
+	case cost < 0 && v.gate.Keeps:
+		return
+	case cost < 0:
 		v.gate.Return(v.Context, r, v.decided)
 		return
 	}
