@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/redis/rueidis"
+
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
@@ -259,7 +261,7 @@ func (v *Visit[R]) End(r R, status int) {
 	}
 	err := v.gate.guard.Settle(v.Context, v.decided.Request, v.decided.Answer, cost)
 	v.gate.reportUnsettled(r, err)
-	if errors.Is(err, ErrDown) {
+	if errors.Is(err, ErrDown) { // otherwise a part may have run
 		v.gate.Return(v.Context, r, v.decided)
 	}
 }
@@ -277,12 +279,18 @@ func (g *Gate[R]) Return(ctx context.Context, r R, d *Decided) {
 		defer func() { _ = recover() }()
 		end := time.Now().Add(returnFor)
 		err := g.guard.Settle(ctx, d.Request, d.Answer, d.Request.Permits)
-		for errors.Is(err, ErrDown) && time.Now().Before(end) { // the call was not sent
+		for g.guard.notRun(d.Request.Limiter, err) && time.Now().Before(end) {
 			time.Sleep(g.guard.deadline())
 			err = g.guard.Settle(ctx, d.Request, d.Answer, d.Request.Permits)
 		}
 		g.reportUnsettled(r, err)
 	}()
+}
+
+// notRun reports whether a call was not sent in an outage, or refused by the error that began it.
+func (g *Guard) notRun(l Limiter, err error) bool {
+	var refused *rueidis.RedisError
+	return errors.Is(err, ErrDown) || errors.As(err, &refused) && g.breakerOf(l).down.Load()
 }
 
 func (g *Gate[R]) reportUnsettled(r R, err error) {
