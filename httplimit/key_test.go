@@ -14,7 +14,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -114,4 +117,21 @@ func TestKey_Request_GivesTextOrError(t *testing.T) {
 		assert.Equal(t, c.want == "" && name != "a hash of nothing", err != nil, name)
 		assert.Equal(t, c.invalid, errors.Is(err, limit.ErrInvalidRequest), name)
 	}
+}
+
+// A chooser of an own kind can join what the choosers of the package return.
+func TestEach_LimitersOfARequest_CanBeJoined(t *testing.T) {
+	guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
+		each := perIP(client, hour(1))
+		all := httplimit.All(limit.New(client, "all", hour(5)))
+		handler := httplimit.Middleware(func(r *http.Request) (httplimit.Limiter, error) {
+			one, err := each(r)
+			require.NoError(t, err)
+			other, err := all(r)
+			require.NoError(t, err)
+			return limit.Join(one, other), nil
+		})(ok)
+		assert.Equal(t, http.StatusOK, serve(handler, request()).Code)
+		assert.Equal(t, http.StatusTooManyRequests, serve(handler, request()).Code)
+	})
 }

@@ -89,10 +89,7 @@ func untilEnd(body io.ReadCloser, end func()) io.ReadCloser {
 	}
 	wrapped := &endingBody{body, end}
 	if w, ok := body.(io.Writer); ok { // of 101 Switching Protocols
-		return struct {
-			*endingBody
-			io.Writer
-		}{wrapped, w}
+		return upgradedBody{wrapped, w}
 	}
 	return wrapped
 }
@@ -113,6 +110,19 @@ func (b *endingBody) Read(p []byte) (int, error) {
 func (b *endingBody) Close() error {
 	defer b.end()
 	return b.ReadCloser.Close()
+}
+
+type upgradedBody struct {
+	*endingBody
+	io.Writer
+}
+
+// CloseWrite ends one direction of a connection, as [http.Transport]'s own body does.
+func (b upgradedBody) CloseWrite() error {
+	if w, ok := b.Writer.(interface{ CloseWrite() error }); ok {
+		return w.CloseWrite()
+	}
+	return http.ErrNotSupported
 }
 
 // CloseIdleConnections closes the idle connections of the base RoundTripper, for

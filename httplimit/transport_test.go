@@ -59,6 +59,8 @@ type upgraded struct{ *closing }
 
 func (upgraded) Write(p []byte) (int, error) { return len(p), nil }
 
+func (u upgraded) CloseWrite() error { u.closed += 10; return nil }
+
 // TestTransport_InFlight_PlaceReturnsOnce when the body is closed or at its end, or the request has failed.
 func TestTransport_InFlight_PlaceReturnsOnce(t *testing.T) {
 	body := func(r io.Reader) io.ReadCloser { return &closing{Reader: r} }
@@ -114,6 +116,31 @@ func TestTransport_InFlight_PlaceReturnsOnce(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestTransport_InFlight_PassesOnCloseWrite, which httputil.ReverseProxy calls when its client ends a web
+// socket in its direction.
+func TestTransport_InFlight_PassesOnCloseWrite(t *testing.T) {
+	guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
+		for _, body := range []io.ReadCloser{upgraded{&closing{}}, struct {
+			*closing
+			io.Writer
+		}{&closing{}, io.Discard}} {
+			transport := httplimit.Transport(roundTrip(func(*http.Request) (*http.Response, error) {
+				return &http.Response{StatusCode: 101, Body: body}, nil
+			}), httplimit.All(limit.New(client, "api", limit.InFlight{Permits: 5, Lease: time.Minute})))
+			resp, err := transport.RoundTrip(request())
+			require.NoError(t, err)
+			socket, ok := resp.Body.(interface{ CloseWrite() error })
+			require.True(t, ok)
+			if of, ok := body.(upgraded); ok {
+				assert.NoError(t, socket.CloseWrite())
+				assert.Equal(t, 10, of.closed)
+			} else {
+				assert.ErrorIs(t, socket.CloseWrite(), errors.ErrUnsupported)
+			}
+		}
+	})
 }
 
 // TestTransport_Client_ReturnsThePlacesOfRedirects: each is a call of its own.

@@ -22,7 +22,8 @@ import (
 // if a lease ends earlier. ResetAfter is the time until the last lease ends. Leases and the denial cache
 // of the Client never answer for an InFlight.
 //
-// Release returns the permits whose lease ends first, of at most 2,048 grants.
+// Release returns the permits whose lease ends first, of at most 2,048 grants. Remaining may be too small
+// while more than 256 leases have ended that were not returned; what is granted is exact.
 type InFlight struct {
 	Permits int64         // 1 to 1,000,000
 	Lease   time.Duration // whole milliseconds

@@ -18,8 +18,9 @@ import (
 // permits.
 var ErrNotChargeable = errors.New("limit: a limiter of Redisson's layout cannot be charged")
 
-// Joinable is a *[Limiter] or a *[rratelimiter.Limiter], as of [Join], which accepts no other type. For
-// packages httplimit and grpclimit it may be any type with these methods.
+// Joinable is a *[Limiter], a *[rratelimiter.Limiter], or what Each of package httplimit or grpclimit
+// returns for a request. [Join] accepts no other type. For these packages it may be any type with these
+// methods.
 type Joinable interface {
 	Name() string
 	Take(ctx context.Context, permits int64) (rratelimiter.Decision, error)
@@ -98,6 +99,8 @@ func openJoinable(joinable Joinable) (inside.Client, []member, error) {
 		p := redisson{&l, limiter.Name()}
 		return l.Client, []member{{policy: p, described: describedRedisson, settings: p.String(), name: p.name, keys: l.Keys,
 			redisson: &l}}, nil
+	case interface{ Described(inside.Key) Joinable }: // of httplimit.Each
+		return openJoinable(limiter.Described(inside.Key{}))
 	}
 	return inside.Client{}, nil, fmt.Errorf("%w: a %T cannot be joined, give *limit.Limiter and *rratelimiter.Limiter",
 		rratelimiter.ErrInvalidOption, joinable)

@@ -5,6 +5,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -188,6 +190,28 @@ rules:
 
 // TestForwardAuth_CookieAndQuery_AreOfTheRequest that the proxy describes, whose response is unknown: nothing
 // is refunded.
+// TestForwardAuth_InFlight_IsHeldForTheLease, unless a later rule denies the request.
+func TestForwardAuth_InFlight_IsHeldForTheLease(t *testing.T) {
+	guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
+		h := parsed(t, `
+match: all
+rules:
+  - {name: places, key: all, limits: {in_flight: 2, lease: 1m}}
+  - {name: costly, match: /costly, key: all, cost: 5, limits: 5/h}`).ForwardAuth(client)
+		get := func(path string) int {
+			code := asked(h, "", "X-Forwarded-Host: a; X-Forwarded-Uri: "+path).Code
+			synctest.Wait()
+			return code
+		}
+		assert.Equal(t, good, get("/costly"))
+		assert.Equal(t, many, get("/costly"), "which keeps no place")
+		assert.Equal(t, good, get("/"))
+		assert.Equal(t, many, get("/"))
+		time.Sleep(time.Minute)
+		assert.Equal(t, good, get("/"))
+	})
+}
+
 func TestForwardAuth_CookieAndQuery_AreOfTheRequest(t *testing.T) {
 	forwarded(t, "rules: [{name: a, key: [cookie:sid, query:key], limits: 1/h, refund: 2xx}]",
 		authCall{"X-Forwarded-Uri: /?key=a; Cookie: sid=b", 200}, authCall{"X-Forwarded-Uri: /x?key=a; Cookie: sid=b", 429},

@@ -87,10 +87,11 @@ func costOf(r *http.Request) int64 { return ruleset.CostOf(r.Context()) }
 // that the file names in forward_auth. Only proxies may reach the handler, since it trusts these headers.
 //
 // The statuses are those of [Set.Middleware], with 200 for a request that the rules grant. A rule's
-// refund has no effect, since the status of the response is unknown. The
-// headers are those of httplimit.ThreeHeaders, unless an option sets others. If the query is
-// denied=403 or denied=401, that is the status in place of all from 400 to 499: nginx takes no
-// others. The proxy must not pass on the client's query.
+// refund has no effect, since the status of the response is unknown. A place of in_flight is held until
+// its lease ends, since the end of the request is unknown. The headers are those of
+// httplimit.ThreeHeaders, unless an option sets others. If the query is denied=403 or denied=401, that is
+// the status in place of all from 400 to 499: nginx takes no others. The proxy must not pass on the
+// client's query.
 //
 // The client's address is that of the header that the file's address names. It is unknown if the peer
 // is not in address.trusted, and the rule's on_failure decides. If a rule needs the path or the host,
@@ -98,7 +99,8 @@ func costOf(r *http.Request) int64 { return ruleset.CostOf(r.Context()) }
 // URI. The length of a request's body is unknown.
 func (s *Set) ForwardAuth(client *rratelimiter.Client, opts ...httplimit.Option) http.Handler {
 	opts = append([]httplimit.Option{httplimit.Headers(httplimit.ThreeHeaders)}, opts...)
-	keeps := fileOption{Change: func(to *guard.Settings) { to.Refunds = nil }} // the response is not seen
+	// The response is not seen.
+	keeps := fileOption{Change: func(to *guard.Settings) { to.Refunds, to.Keeps = nil, true }}
 	m := s.middlewares("rules: ForwardAuth", client, keeps, opts)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.RawQuery { // some proxies pass on the client's query: any other has no meaning

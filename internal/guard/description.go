@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/inside"
 	"github.com/rratelimiter/rratelimiter/internal/notation"
 	"github.com/rratelimiter/rratelimiter/internal/policy"
 	"github.com/rratelimiter/rratelimiter/limit"
@@ -183,6 +184,9 @@ type described struct {
 	Limiter
 	description *Description
 }
+
+// Described returns the limiter without its description, for limit.Join.
+func (l described) Described(inside.Key) Limiter { return l.Limiter }
 
 // Of returns a limiter with this description.
 func (d *Description) Of(l Limiter) Limiter { return described{l, d} }

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/redis/rueidis"
+
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
@@ -254,6 +256,8 @@ func (v *Visit[R]) End(r R, status int) {
 		a := d.Answer
 		a.Receipt.Return = nil
 		v.gate.reportUnsettled(r, v.gate.guard.Settle(v.Context, d.Request, a, cost))
+	} else if v.gate.Keeps {
+		return
 	}
 	v.gate.Return(v.Context, r, v.decided)
 }
@@ -271,12 +275,18 @@ func (g *Gate[R]) Return(ctx context.Context, r R, d *Decided) {
 		defer func() { _ = recover() }()
 		end := time.Now().Add(returnFor)
 		err := g.guard.Settle(ctx, d.Request, d.Answer, d.Request.Permits)
-		for errors.Is(err, ErrDown) && time.Now().Before(end) { // the call was not sent
+		for g.guard.notRun(d.Request.Limiter, err) && time.Now().Before(end) {
 			time.Sleep(g.guard.deadline())
 			err = g.guard.Settle(ctx, d.Request, d.Answer, d.Request.Permits)
 		}
 		g.reportUnsettled(r, err)
 	}()
+}
+
+// notRun reports whether a call was not sent in an outage, or refused by the error that began it.
+func (g *Guard) notRun(l Limiter, err error) bool {
+	var refused *rueidis.RedisError
+	return errors.Is(err, ErrDown) || errors.As(err, &refused) && g.breakerOf(l).down.Load()
 }
 
 func (g *Gate[R]) reportUnsettled(r R, err error) {

@@ -25,6 +25,7 @@ type Settings struct {
 	// Refunds reports whether a request is refunded whose response has a status of HTTP, unless its
 	// handler settles. It may be nil.
 	Refunds func(status int) bool
+	Keeps   bool // the end of a request is unknown: it holds its permits until their lease ends
 	Changed Changed
 	Guard   *Guard // that several share; nil for one with this Deadline and Changed
 }
