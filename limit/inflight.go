@@ -23,7 +23,8 @@ import (
 // of the Client never answer for an InFlight.
 //
 // Release returns the permits whose lease ends first, of at most 2,048 grants. Remaining may be too small
-// while more than 256 leases have ended that were not returned; what is granted is exact.
+// while more than 256 leases have ended that were not returned; what is granted is exact. If Redis loses its
+// data, the permits that are held then count no longer.
 type InFlight struct {
 	Permits int64         // 1 to 1,000,000
 	Lease   time.Duration // whole milliseconds
