@@ -152,7 +152,7 @@ func originOf(r *http.Request) guard.Origin {
 //   - TryAcquireWithin and Acquire wait for permits.
 //   - TakeEach returns the decision of each policy.
 //   - Charge and Release settle. Only the two types above refund by the grant of a request. A type that
-//     wraps one of them refunds by its Release, or not at all, and does not return what a request of a
+//     wraps one of them refunds by its Release, or not at all. It does not return what a request of a
 //     [limit.InFlight] holds: give that limiter itself.
 //   - Unwrap returns the limiter that such a type wraps, whose node of Redis decides.
 //   - Peek or AvailablePermits detect in the background that Redis is back. Without them, Take of

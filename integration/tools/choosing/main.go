@@ -46,7 +46,7 @@ func demand(i int) int {
 // second is a second in the time of the models.
 const second = int64(time.Second / time.Microsecond)
 
-// drawings are the policies, all of ten permits a second. With a wait, requests wait in line for at most
+// drawings are the policies, all of ten permits, a second but for InFlight. With a wait, requests wait in line for at most
 // two seconds, and the first one leaves when its wait is over.
 var drawings = []struct {
 	file, title string
@@ -64,6 +64,8 @@ var drawings = []struct {
 	{"leakybucket", "LeakyBucket{20, 10, 1s}, by TryAcquireWithin",
 		&policymodel.TokenBucket{Capacity: 20, Refill: 10, Interval: second}, policymodel.Model.Reset},
 	{"smooth", "Smooth{10, 1s}, by TryAcquireWithin", policymodel.NewSmooth(10, 1, 0), waitForOne},
+	{"inflight", "InFlight{10, 1m}, calls of 500 ms, by TryAcquireWithin",
+		&policymodel.InFlight{Permits: 10, Lease: second / 2}, waitForOne}, // as if each returned by itself
 	{"warmup", "Smooth{10, 1s, WarmUp 2s}, by TryAcquireWithin", policymodel.NewSmooth(10, 0, 2e6), waitForOne},
 }
 
