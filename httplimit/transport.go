@@ -67,9 +67,14 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, d.NotSent(ErrNotSent)
 	}
 	end := func() { t.gate.Return(r.Context(), r, d) }
+	open := false // the body of the response, whose end returns the place
+	defer func() {
+		if !open { // also if a callback panics
+			end()
+		}
+	}()
 	resp, err := t.base.RoundTrip(r)
 	if err != nil {
-		end()
 		return resp, err
 	}
 	if d.Request.Limiter != nil {
@@ -77,6 +82,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	if d.Receipt.Return != nil {
 		resp.Body = untilEnd(resp.Body, end)
+		open = true
 	}
 	return resp, nil
 }

@@ -118,6 +118,27 @@ func TestTransport_InFlight_PlaceReturnsOnce(t *testing.T) {
 	}
 }
 
+// TestTransport_InFlight_APanicReturnsThePlace of the base or of a callback, as the middleware does.
+func TestTransport_InFlight_APanicReturnsThePlace(t *testing.T) {
+	guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
+		l := limit.New(client, "api", limit.InFlight{Permits: 5, Lease: time.Minute})
+		inBase := true
+		transport := httplimit.Transport(roundTrip(func(*http.Request) (*http.Response, error) {
+			if inBase {
+				panic("base")
+			}
+			return &http.Response{StatusCode: 200, Body: &closing{Reader: strings.NewReader("text")}}, nil
+		}), httplimit.All(l), httplimit.PauseOn(func(*http.Response) (time.Duration, bool) { panic("pause") }))
+		for _, inBase = range []bool{true, false} {
+			assert.Panics(t, func() { _, _ = transport.RoundTrip(request()) })
+		}
+		time.Sleep(time.Second) // a place returns in the background
+		each, err := l.Peek(t.Context())
+		require.NoError(t, err)
+		assert.EqualValues(t, 5, each[0].Remaining)
+	})
+}
+
 // TestTransport_InFlight_PassesOnCloseWrite, which httputil.ReverseProxy calls when its client ends a web
 // socket in its direction.
 func TestTransport_InFlight_PassesOnCloseWrite(t *testing.T) {
