@@ -144,8 +144,9 @@ const (
 //
 // Of an [InFlight], Settle returns all permits of this call, whatever the number is. Of other policies
 // it returns those that still count: after their window, none. Of a [SlidingLog] it also returns none
-// if more than 256 entries have followed. Settle goes on if ctx ends or has ended. It lasts five seconds at most, and tries again while Redis cannot be
-// reached. A lost reply does no harm: Redis remembers for five minutes which settlements have run.
+// if more than 256 entries have followed. Settle goes on if ctx ends or has ended. It lasts five seconds
+// at most, and tries again while Redis cannot be reached. A lost reply does no harm: Redis remembers for
+// five minutes which settlements have run.
 //
 // After an error, t holds what could not be settled: each Take that failed is part of the error. Call
 // Settle again within four minutes, from a goroutine for instance. It uses the numbers of the first

@@ -22,8 +22,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// nginxConf is the configuration of docs/forward-auth.md, with ports and files of the test.
-const nginxConf = `
+// nginxHead begins each configuration: nginx runs in the foreground, with all files in the folder of the test.
+const nginxHead = `
 daemon off;
 pid DIR/pid;
 error_log stderr;
@@ -35,6 +35,10 @@ http {
 	fastcgi_temp_path DIR/fastcgi;
 	uwsgi_temp_path DIR/uwsgi;
 	scgi_temp_path DIR/scgi;
+`
+
+// nginxConf is the configuration of docs/forward-auth.md, with ports and files of the test.
+const nginxConf = nginxHead + `
 	server {
 		listen LISTEN;
 		location / {
@@ -125,18 +129,7 @@ func TestNginx_AuthRequest_LimitsRequests(t *testing.T) {
 }
 
 // limitReqConf has the two kinds of nginx's own limits.
-const limitReqConf = `
-daemon off;
-pid DIR/pid;
-error_log stderr;
-events {}
-http {
-	access_log off;
-	client_body_temp_path DIR/body;
-	proxy_temp_path DIR/proxy;
-	fastcgi_temp_path DIR/fastcgi;
-	uwsgi_temp_path DIR/uwsgi;
-	scgi_temp_path DIR/scgi;
+const limitReqConf = nginxHead + `
 	limit_req_zone $remote_addr zone=one:1m rate=10r/s;
 	limit_req_zone $remote_addr zone=two:1m rate=10r/s;
 	server {
