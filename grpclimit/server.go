@@ -33,13 +33,13 @@ func UnaryServerInterceptor(choose func(context.Context, Call) (Limiter, error),
 	g := newGate("UnaryServerInterceptor", choose, opts, false)
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 		c := call{ctx, Call{Method: info.FullMethod, Message: req}}
-		v, r := g.admit(c)
+		v, r := g.admit(&c)
 		if r != nil {
 			_ = grpc.SetTrailer(ctx, r.trailer) // it fails if the server is not grpc's, and has no trailers
 			return nil, r.err
 		}
 		if v == nil {
-			return handler(ctx, req)
+			return handler(c.Context, req)
 		}
 		ended := 0
 		defer func() { v.End(c, ended) }() // also if the handler panics
@@ -56,13 +56,13 @@ func StreamServerInterceptor(choose func(context.Context, Call) (Limiter, error)
 	g := newGate("StreamServerInterceptor", choose, opts, false)
 	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 		c := call{ss.Context(), Call{Method: info.FullMethod}}
-		v, r := g.admit(c)
+		v, r := g.admit(&c)
 		if r != nil {
 			ss.SetTrailer(r.trailer)
 			return r.err
 		}
 		if v == nil {
-			return handler(srv, ss)
+			return handler(srv, &admitted{ss, c.Context})
 		}
 		ended := 0
 		defer func() { v.End(c, ended) }()
@@ -109,13 +109,20 @@ func newGate(interceptor string, choose func(context.Context, Call) (Limiter, er
 
 // admit decides a call to a server. It returns the visit of a call that proceeds, nil if nothing
 // limits the call, or the refusal.
-func (g *gate) admit(c call) (*guard.Visit[call], *refusal) {
-	d := g.Decide(c.Context, c)
+func (g *gate) admit(c *call) (*guard.Visit[call], *refusal) {
+	var d *guard.Decided
+	if g.Asks == nil {
+		d = g.Decide(c.Context, *c)
+	} else {
+		ctx, asks := g.Asks(c.Context, c.Call)
+		c.Context = ctx
+		d = g.DecideAll(ctx, *c, asks)
+	}
 	switch {
 	case d == nil:
 		return nil, nil
 	case !d.Passes():
-		return nil, newRefusal(c.Context, d, g.Spread)
+		return nil, newRefusal(c.Context, d)
 	}
 	return g.Visit(c.Context, d), nil
 }

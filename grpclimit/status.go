@@ -62,7 +62,7 @@ func newStatus(ctx context.Context, d *guard.Decided, after time.Duration) *spb.
 	code, message := codes.Unavailable, reduced
 	switch {
 	case d.Result == limit.Rejected:
-		if code, message = denials[d.Denied], overLimit; code != codes.ResourceExhausted {
+		if code, message = denials[d.Settings.Denied], overLimit; code != codes.ResourceExhausted {
 			message = denied
 		}
 	case d.Result == limit.Invalid:
@@ -82,9 +82,9 @@ func newStatus(ctx context.Context, d *guard.Decided, after time.Duration) *spb.
 	return s
 }
 
-func newRefusal(ctx context.Context, d *guard.Decided, spread guard.Spread) *refusal {
+func newRefusal(ctx context.Context, d *guard.Decided) *refusal {
 	exact := d.RetryAfter()
-	after := spread.Add(exact)
+	after := d.Settings.Spread.Add(exact)
 	s := newStatus(ctx, d, after)
 	if s.GetCode() == int32(codes.ResourceExhausted) {
 		s.Details = append(s.Details, quotaFailure(d)...)

@@ -25,16 +25,32 @@ var (
 	xLimitFields = [3]string{"X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset"}
 )
 
-// setHeaders sets the headers of a decision, and those of a problem document. The handler, an inner
-// Middleware or an upstream may have set the same fields of a response with this status.
-func (m *middleware) setHeaders(h http.Header, o *guard.Decided, status int, document bool) {
+// setHeaders sets the headers of a decision and of those before it, and those of a problem document. The
+// handler, an inner Middleware or an upstream may have set the same fields of a response with this status.
+func setHeaders(h http.Header, o *guard.Decided, status int, document bool) {
+	refused := !o.Passes()
+	for ; o != nil; o = o.Before {
+		if style := HeaderStyle(o.Settings.Headers); !o.Shadow && style != NoHeaders || !o.Passes() {
+			setFields(h, style, o, status)
+		}
+		if refused {
+			status = http.StatusTooManyRequests // what denied is shown
+		}
+	}
+	if document {
+		h[typeField] = []string{"application/problem+json"}
+	}
+}
+
+// setFields sets the fields of one decision.
+func setFields(h http.Header, style HeaderStyle, o *guard.Decided, status int) {
 	var after time.Duration
 	if !o.Passes() {
-		after = m.Spread.Add(o.RetryAfter())
+		after = o.Settings.Spread.Add(o.RetryAfter())
 	}
 	switch numbers := o.Decision.Limit > 0; {
 	case o.Result != limit.Acquired && o.Result != limit.Rejected:
-	case m.style == Draft11:
+	case style == Draft11:
 		if inside := slices.Concat(h[policyField], h[limitField]); len(inside) > 0 {
 			o.Description = o.Description.Distinct(max(1, len(o.Each)), func(name string) bool {
 				return strings.Contains(strings.Join(inside, ","), strconv.Quote(name))
@@ -46,16 +62,13 @@ func (m *middleware) setHeaders(h http.Header, o *guard.Decided, status int, doc
 		if numbers {
 			addFirst(h, limitField, limits(o))
 		}
-	case m.style == ThreeHeaders && numbers:
+	case style == ThreeHeaders && numbers:
 		setThree(h, threeFields, o, status, guard.RoundUp(resetOf(o, after), time.Second))
-	case m.style == XRateLimit && numbers:
+	case style == XRateLimit && numbers:
 		setThree(h, xLimitFields, o, status, unixSeconds(o.At.Add(resetOf(o, after))))
 	}
 	if after > 0 {
 		setNumber(h, retryField, guard.RoundUp(after, time.Second))
-	}
-	if document {
-		h[typeField] = []string{"application/problem+json"}
 	}
 }
 

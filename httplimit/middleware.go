@@ -56,7 +56,14 @@ type middleware struct {
 }
 
 func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	d := m.gate.Decide(r.Context(), r)
+	var d *guard.Decided
+	if m.Asks == nil {
+		d = m.gate.Decide(r.Context(), r)
+	} else {
+		ctx, asks := m.Asks(r.Context(), r)
+		r = r.WithContext(ctx)
+		d = m.gate.DecideAll(ctx, r, asks)
+	}
 	if d == nil {
 		m.next.ServeHTTP(w, r)
 		return
@@ -64,7 +71,8 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	v := m.gate.Visit(r.Context(), d)
 	if !d.Passes() {
 		dropContent(w)
-		if m.setHeaders(w.Header(), d, 0, m.refuse == nil); m.refuse != nil {
+		setHeaders(w.Header(), d, 0, m.refuse == nil)
+		if m.refuse != nil {
 			m.refuse.ServeHTTP(w, r.WithContext(v))
 		} else {
 			writeRefusal(w, d)
@@ -72,11 +80,10 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	later, sent := &writer{ResponseWriter: w}, 0
-	if shown := !m.Shadow && m.style != NoHeaders; shown || m.Refunds != nil {
+	if seesResponse(d) {
 		later.begin = func(status int) {
-			if sent = status; shown {
-				m.setHeaders(later.Header(), d, status, false)
-			}
+			sent = status
+			setHeaders(later.Header(), d, status, false)
 		}
 		w = later
 	}
@@ -89,6 +96,16 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}()
 	m.next.ServeHTTP(w, r.WithContext(v))
 	returned = true
+}
+
+// seesResponse reports whether the status or the headers of a response depend on a decision.
+func seesResponse(d *guard.Decided) bool {
+	for ; d != nil; d = d.Before {
+		if !d.Shadow && HeaderStyle(d.Settings.Headers) != NoHeaders || d.Settings.Refunds != nil {
+			return true
+		}
+	}
+	return false
 }
 
 // writer is the ResponseWriter of a handler. It adds the headers of a Middleware when the response
@@ -195,7 +212,7 @@ func writeRefusal(w http.ResponseWriter, o *guard.Decided) {
 		}
 		text = p.document()
 	case limit.Rejected:
-		status = cmp.Or(o.Denied, http.StatusTooManyRequests)
+		status = cmp.Or(o.Settings.Denied, http.StatusTooManyRequests)
 		p := problem{ianaTypes + "quota-exceeded", "The request is over its limit.", status, "", o.Violated}
 		if status != http.StatusTooManyRequests {
 			p = problem{"about:blank", http.StatusText(status), status, "", nil}

@@ -22,7 +22,6 @@ func common(change guard.Change) Option {
 }
 
 type settings struct {
-	style   HeaderStyle
 	refuse  http.Handler
 	pauseOn []func(*http.Response) (time.Duration, bool)
 	guard.Settings
@@ -61,7 +60,7 @@ func Headers(style HeaderStyle) Option {
 	if style < Draft11 || style > NoHeaders {
 		panic(fmt.Sprintf("httplimit: Headers: the style is unknown: %d: pass a constant of this package", int(style)))
 	}
-	return option(func(s *settings) { s.style = style })
+	return common(func(s *guard.Settings) { s.Headers = int(style) })
 }
 
 // Cost sets the cost of a request, 1 by default. A request of cost 0 passes without a call to

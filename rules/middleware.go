@@ -29,19 +29,7 @@ import (
 // [Matched] returns the rules that decided, for a Report or the handler. A ban answers 403 Forbidden,
 // unless the rule has another status.
 func (s *Set) Middleware(client *rratelimiter.Client, opts ...httplimit.Option) func(http.Handler) http.Handler {
-	m := s.middlewares("rules: Middleware", client, nil, opts)
-	return func(next http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			current := m.Now()
-			serveHTTP(current, current.File.HTTP(r), w, r, next)
-		})
-	}
-}
-
-// exchange is a request, and the writer of its response.
-type exchange struct {
-	w http.ResponseWriter
-	r *http.Request
+	return s.middleware("rules: Middleware", client, (*ruleset.File).HTTP, opts)
 }
 
 // fileOption is an option with the settings of a file.
@@ -50,36 +38,19 @@ type fileOption struct {
 	guard.Change
 }
 
-// middlewares returns the middlewares of a set. last is an option that takes precedence over the file.
-func (s *Set) middlewares(caller string, client *rratelimiter.Client, last httplimit.Option,
-	opts []httplimit.Option) *ruleset.Middlewares[exchange] {
-	open := func(change func(*guard.Settings), costs bool, headers httplimit.Option) ruleset.Middleware[exchange] {
-		all := append(slices.Clip(opts), fileOption{Change: change}, headers, last)
-		if costs {
-			all = append(all, httplimit.Cost(costOf))
-		}
-		limited := httplimit.Middleware(limiterOf, all...)
-		return func(ctx context.Context, x exchange, next ruleset.Handler[exchange]) error {
-			admitted := func(w http.ResponseWriter, r *http.Request) { _ = next(r.Context(), exchange{w, r}) } // returns nil
-			limited(http.HandlerFunc(admitted)).ServeHTTP(x.w, x.r.WithContext(ctx))
-			return nil
-		}
+// middleware returns the middleware that decides by what read reads of a request.
+func (s *Set) middleware(caller string, client *rratelimiter.Client,
+	read func(*ruleset.File, *http.Request) *ruleset.Request, opts []httplimit.Option) func(http.Handler) http.Handler {
+	reads := func(_ context.Context, file *ruleset.File, request any) *ruleset.Request {
+		r, _ := request.(*http.Request) // as all of httplimit
+		return read(file, r)
 	}
-	return ruleset.NewMiddlewares(caller, s.inside(), client, httplimit.Settle, open)
+	all := append(slices.Clip(opts), fileOption{Change: ruleset.ByFile(caller, s.inside(), client, reads)})
+	return httplimit.Middleware(unused, all...)
 }
 
-// serveHTTP passes a request through the limits of the rules that match what they read of it.
-func serveHTTP(current *ruleset.Version[exchange], read *ruleset.Request, w http.ResponseWriter, r *http.Request,
-	next http.Handler) {
-	_ = current.Serve(r.Context(), read, exchange{w, r}, func(_ context.Context, x exchange) error {
-		next.ServeHTTP(x.w, x.r)
-		return nil
-	})
-}
-
-func limiterOf(r *http.Request) (httplimit.Limiter, error) { return ruleset.LimiterOf(r.Context()) }
-
-func costOf(r *http.Request) int64 { return ruleset.CostOf(r.Context()) }
+// unused is the chooser of a middleware whose file chooses.
+func unused(*http.Request) (httplimit.Limiter, error) { return nil, nil }
 
 // ForwardAuth returns a handler that decides requests for proxies: for auth_request of nginx,
 // ForwardAuth of Traefik and forward_auth of Caddy. A proxy asks it before it forwards a request. It
@@ -99,9 +70,8 @@ func costOf(r *http.Request) int64 { return ruleset.CostOf(r.Context()) }
 // URI. The length of a request's body is unknown.
 func (s *Set) ForwardAuth(client *rratelimiter.Client, opts ...httplimit.Option) http.Handler {
 	opts = append([]httplimit.Option{httplimit.Headers(httplimit.ThreeHeaders)}, opts...)
-	// The response is not seen.
-	keeps := fileOption{Change: func(to *guard.Settings) { to.Refunds, to.Keeps = nil, true }}
-	m := s.middlewares("rules: ForwardAuth", client, keeps, opts)
+	opts = append(opts, fileOption{Change: func(to *guard.Settings) { to.Keeps = true }}) // the response is not seen
+	decided := s.middleware("rules: ForwardAuth", client, (*ruleset.File).Forwarded, opts)(granted)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.RawQuery { // some proxies pass on the client's query: any other has no meaning
 		case "denied=403":
@@ -110,8 +80,7 @@ func (s *Set) ForwardAuth(client *rratelimiter.Client, opts ...httplimit.Option)
 			w = &deniedWriter{w, http.StatusUnauthorized}
 		}
 		w.Header().Set("Cache-Control", "no-store")
-		current := m.Now()
-		serveHTTP(current, current.File.Forwarded(r), w, r, granted)
+		decided.ServeHTTP(w, r)
 	})
 }
 

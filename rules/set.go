@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 	"github.com/rratelimiter/rratelimiter/rules/internal/ruleset"
 )
@@ -78,6 +79,6 @@ func setRate(ctx context.Context, limiter *rratelimiter.Limiter, rate rratelimit
 // [Set.Middleware] or of the interceptors of package grpcrules.
 func Matched(ctx context.Context) []string { return ruleset.Matched(ctx) }
 
-// Settle sets the final cost of a request for all rules that admitted it. httplimit.Settle and
-// grpclimit.Settle settle only with the last rule.
-func Settle(ctx context.Context, cost int64) error { return ruleset.Settle(ctx, cost) }
+// Settle sets the final cost of a request for all rules that admitted it, as httplimit.Settle and
+// grpclimit.Settle do unless another middleware is between the rules and the handler.
+func Settle(ctx context.Context, cost int64) error { return guard.SettleByFile(ctx, "rules", cost) }

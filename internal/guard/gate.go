@@ -18,11 +18,11 @@ import (
 type Gate[R any] struct {
 	Settings
 	Hooks[R]
-	guard    *Guard
-	caller   string // begins the text of a panic
-	outgoing bool
-	request  Request // as each one begins
-	pauses   Pauses  // of outgoing calls
+	guard      *Guard
+	caller     string // begins the text of a panic
+	outgoing   bool
+	maxWaiting int    // without one in the settings
+	pauses     Pauses // of outgoing calls
 }
 
 // Hooks are the functions of a user that get the requests. Those that are not set have no effect.
@@ -36,64 +36,122 @@ type Hooks[R any] struct {
 
 // NewGate returns the gate of a server, or of the outgoing requests of a client.
 func NewGate[R any](caller string, s Settings, hooks Hooks[R], outgoing bool) *Gate[R] {
-	if !outgoing {
-		s.MaxWaiting = cmp.Or(s.MaxWaiting, defaultMaxWaiting)
-	}
-	g := &Gate[R]{Settings: s, Hooks: hooks, guard: s.NewGuard(), caller: caller, outgoing: outgoing,
-		request: Request{Permits: 1, Mode: s.Mode, MaxWaiting: s.MaxWaiting, Wait: s.Wait}}
-	switch {
-	case s.Shadow:
-		g.request.Wait = 0
-	case outgoing:
-		g.request.Wait, g.request.Pauses = cmp.Or(s.Wait, Forever), &g.pauses
+	g := &Gate[R]{Settings: s, Hooks: hooks, guard: s.NewGuard(), caller: caller, outgoing: outgoing}
+	if outgoing {
+		g.Wait = cmp.Or(s.Wait, Forever)
+	} else {
+		g.maxWaiting = defaultMaxWaiting
 	}
 	return g
+}
+
+// Ask is what decides a request: a limiter, or the reason why there is none.
+type Ask struct {
+	Settings    *Settings
+	Limiter     Limiter
+	Description *Description // of its policies; nil if there is no limiter
+	Err         error        // why there is no limiter
+	Banned      bool         // denied without a call of the limiter
+	Cost        int64        // 0 for that of the hooks
 }
 
 // Decided is a request that was decided.
 type Decided struct {
 	Answer
+	Settings    *Settings
 	Request     Request
 	Description *Description // of the policies; nil if there is no limiter
 	At          time.Time
-	Denied      int // the status of HTTP for a denial; 0 for the default
+	Before      *Decided // by what decided and admitted it before; or nil
 
-	ended atomic.Bool // it holds nothing more
+	settled atomic.Int64 // the final cost, or one of the two constants below 0
+	ended   atomic.Bool  // it holds nothing more
 }
 
-// Decide decides a request, and reports it. It returns nil if nothing limits the request.
+const (
+	unsettled = -1
+	over      = -2 // the handler has returned
+)
+
+// Decide decides a request by the limiter that is chosen for it, and reports it. It returns nil if nothing
+// limits the request.
 func (g *Gate[R]) Decide(ctx context.Context, r R) *Decided {
 	if g.Skip != nil && g.Skip(r) {
 		return nil
 	}
-	d, name := &Decided{Denied: g.Denied}, ""
+	ask := Ask{Settings: &g.Settings}
 	limiter, err := g.Choose(r)
-	if err == nil {
-		l, description := describedBy(limiter)
-		if l == nil {
-			return nil
-		}
-		if description.unshared {
-			MustShare(g.caller, g.Mode, l)
-		}
-		d.Description, name = description, l.Name()
-		d.Request = g.request
-		d.Request.Limiter, d.Request.Policies = l, description.Policies
+	if err != nil {
+		ask.Err = err
+		return g.decide(ctx, r, &ask)
 	}
-	if err == nil && g.Cost != nil {
-		if d.Request.Permits, err = g.Cost(r); err == nil && d.Request.Permits == 0 {
-			return nil
+	if ask.Limiter, ask.Description = describedBy(limiter); ask.Limiter == nil {
+		return nil
+	}
+	if ask.Description.unshared {
+		MustShare(g.caller, g.Mode, ask.Limiter)
+	}
+	return g.decide(ctx, r, &ask)
+}
+
+// DecideAll decides a request by several limiters, one after another, and reports each. If one denies, the
+// permits of those before it are released. It returns the last one that decided, and nil for none.
+func (g *Gate[R]) DecideAll(ctx context.Context, r R, asks []Ask) (last *Decided) {
+	if g.Skip != nil && g.Skip(r) {
+		return nil
+	}
+	admitted := false
+	defer func() { // also if a callback panics
+		for d := last; d != nil && !admitted; d = d.Before {
+			g.end(ctx, r, d, 0)
+		}
+	}()
+	for i := range asks {
+		d := g.decide(ctx, r, &asks[i])
+		if d == nil {
+			continue
+		}
+		d.Before, last = last, d
+		if !d.Passes() {
+			return last
+		}
+	}
+	admitted = true
+	return last
+}
+
+// decide decides a request by one limiter. It returns nil if the request costs nothing.
+func (g *Gate[R]) decide(ctx context.Context, r R, ask *Ask) *Decided {
+	s, name, err := ask.Settings, "", ask.Err
+	d := &Decided{Settings: s, Description: ask.Description}
+	d.settled.Store(unsettled)
+	q := &d.Request
+	if err == nil {
+		name = ask.Limiter.Name()
+		q.Limiter, q.Policies, q.Permits = ask.Limiter, ask.Description.Policies, cmp.Or(ask.Cost, 1)
+		if ask.Cost == 0 && g.Cost != nil {
+			if q.Permits, err = g.Cost(r); err == nil && q.Permits == 0 {
+				return nil
+			}
+		}
+	}
+	q.Mode, q.MaxWaiting = s.Mode, cmp.Or(s.MaxWaiting, g.maxWaiting)
+	if !s.Shadow {
+		if q.Wait = s.Wait; g.outgoing {
+			q.Pauses = &g.pauses
 		}
 	}
 	switch begin := time.Now(); {
 	case err != nil:
-		d.Answer = g.withoutLimiter(err)
-	case d.Request.Wait > 0 && !g.outgoing:
-		d.Answer = overLimit(ctx, begin, g.guard.Ask(ctx, d.Request))
+		d.Answer = g.withoutLimiter(s, err)
+	case ask.Banned:
+		d.Answer = answer(limit.Rejected, nil)
+	case q.Wait > 0 && !g.outgoing:
+		d.Answer = overLimit(ctx, begin, g.guard.Ask(ctx, *q))
 	default:
-		d.Answer = g.guard.Ask(ctx, d.Request)
+		d.Answer = g.guard.Ask(ctx, *q)
 	}
-	d.Limiter, d.Shadow, d.Cost, d.At = name, g.Shadow, d.Request.Permits, time.Now()
+	d.Limiter, d.Shadow, d.Cost, d.At = name, s.Shadow, q.Permits, time.Now()
 	if d.Result == limit.Rejected {
 		for _, i := range d.Description.Violated(d.Outcome) {
 			d.Violated = append(d.Violated, d.Description.Term(i).Name)
@@ -106,11 +164,11 @@ func (g *Gate[R]) Decide(ctx context.Context, r R) *Decided {
 }
 
 // withoutLimiter decides a request that has no limiter or no valid cost.
-func (g *Gate[R]) withoutLimiter(err error) Answer {
-	if !g.outgoing && !g.InvalidFails && errors.Is(err, limit.ErrInvalidRequest) {
+func (g *Gate[R]) withoutLimiter(s *Settings, err error) Answer {
+	if !g.outgoing && !s.InvalidFails && errors.Is(err, limit.ErrInvalidRequest) {
 		return answer(limit.Invalid, err) // in every mode: a client gains nothing by leaving something out
 	}
-	return byMode(g.Mode, err)
+	return byMode(s.Mode, err)
 }
 
 // overLimit returns the denial of a request that was over its limit at first, and whose context ended
@@ -173,26 +231,20 @@ type Visit[R any] struct {
 	context.Context
 	gate    *Gate[R]
 	decided *Decided
-	settled atomic.Int64 // the final cost, or one of the two constants below 0
 }
-
-const (
-	unsettled = -1
-	over      = -2 // the handler has returned
-)
 
 type visitKey[R any] struct{}
 
+type fileVisitKey struct{}
+
 // Visit returns the visit of a request.
 func (g *Gate[R]) Visit(ctx context.Context, d *Decided) *Visit[R] {
-	v := &Visit[R]{Context: ctx, gate: g, decided: d}
-	v.settled.Store(unsettled)
-	return v
+	return &Visit[R]{ctx, g, d}
 }
 
-// Value returns the visit itself for its key.
+// Value returns the visit itself for its keys.
 func (v *Visit[R]) Value(key any) any {
-	if key == (visitKey[R]{}) {
+	if key == (visitKey[R]{}) || key == (fileVisitKey{}) && v.gate.Asks != nil {
 		return v
 	}
 	return v.Context.Value(key)
@@ -210,21 +262,43 @@ func OutcomeOf[R any](ctx context.Context) (limit.Outcome, bool) {
 // SettleIn sets the final cost of the innermost visit of a context. It does nothing for a request that
 // has taken no permits. Errors begin with the name of the package.
 func SettleIn[R any](ctx context.Context, pkg string, cost int64) error {
-	v, _ := ctx.Value(visitKey[R]{}).(*Visit[R])
-	if err := v.settle(cost); err != nil {
+	return settle(ctx.Value(visitKey[R]{}), pkg, cost)
+}
+
+// SettleByFile is SettleIn for the innermost visit that the rules of a file have decided.
+func SettleByFile(ctx context.Context, pkg string, cost int64) error {
+	return settle(ctx.Value(fileVisitKey{}), pkg, cost)
+}
+
+func settle(visit any, pkg string, cost int64) error {
+	err := error(nil)
+	if cost < 0 {
+		err = fmt.Errorf("%w: a cost of %d to settle, want 0 or more", rratelimiter.ErrInvalidPermits, cost)
+	} else if v, ok := visit.(interface{ settle(cost int64) error }); ok {
+		err = v.settle(cost)
+	}
+	if err != nil {
 		return fmt.Errorf("%s: %w", pkg, err)
 	}
 	return nil
 }
 
-func (v *Visit[R]) settle(cost int64) error {
-	if cost < 0 {
-		return fmt.Errorf("%w: a cost of %d to settle, want 0 or more", rratelimiter.ErrInvalidPermits, cost)
-	}
-	if v == nil || v.decided.Result != limit.Acquired {
+func (v *Visit[R]) settle(cost int64) (err error) {
+	if !v.decided.Passes() {
 		return nil
 	}
-	d := v.decided
+	for d := v.decided; d != nil; d = d.Before {
+		if failed := d.settle(cost); failed != nil {
+			err = errors.Join(failed, err)
+		}
+	}
+	return err
+}
+
+func (d *Decided) settle(cost int64) error {
+	if d.Result != limit.Acquired {
+		return nil
+	}
 	taken := d.Request.Permits
 	if cost-taken > maxPermits {
 		return fmt.Errorf("%w: a cost of %d to settle: at most 2^53 more permits can be charged",
@@ -235,11 +309,11 @@ func (v *Visit[R]) settle(cost int64) error {
 			taken, cost, errors.ErrUnsupported)
 	}
 	for {
-		before := v.settled.Load()
+		before := d.settled.Load()
 		if before == over {
 			return errors.New("Settle after the handler has returned")
 		}
-		if v.settled.CompareAndSwap(before, cost) {
+		if d.settled.CompareAndSwap(before, cost) {
 			return nil
 		}
 	}
@@ -248,18 +322,27 @@ func (v *Visit[R]) settle(cost int64) error {
 // End settles the final cost of a request after its handler has returned, and returns what it has held.
 // status is that of the response, 0 if it is unknown.
 func (v *Visit[R]) End(r R, status int) {
-	cost := v.settled.Swap(over)
-	if cost == unsettled && status > 0 && v.gate.Refunds != nil && v.gate.Refunds(status) {
-		cost = 0
+	for d := v.decided; d != nil; d = d.Before {
+		cost := d.settled.Swap(over)
+		switch {
+		case cost != unsettled:
+		case d.Settings.Keeps:
+			continue
+		case status > 0 && d.Settings.Refunds != nil && d.Settings.Refunds(status):
+			cost = 0
+		}
+		v.gate.end(v.Context, r, d, cost)
 	}
-	if d := v.decided; cost >= 0 {
+}
+
+// end settles the final cost of a request, unless it is unsettled, and returns what the request has held.
+func (g *Gate[R]) end(ctx context.Context, r R, d *Decided, cost int64) {
+	if cost >= 0 {
 		a := d.Answer
 		a.Receipt.Return = nil
-		v.gate.reportUnsettled(r, v.gate.guard.Settle(v.Context, d.Request, a, cost))
-	} else if v.gate.Keeps {
-		return
+		g.reportUnsettled(r, g.guard.Settle(ctx, d.Request, a, cost))
 	}
-	v.gate.Return(v.Context, r, v.decided)
+	g.Return(ctx, r, d)
 }
 
 // returnFor is how long after a request what it has held can be returned, if Redis is down until then.

@@ -25,9 +25,13 @@ type Settings struct {
 	// Refunds reports whether a request is refunded whose response has a status of HTTP, unless its
 	// handler settles. It may be nil.
 	Refunds func(status int) bool
-	Keeps   bool // the end of a request is unknown: it holds its permits until their lease ends
+	Keeps   bool // the end of a request is unknown: it is not refunded, and holds its permits for their lease
+	Headers int  // the style of httplimit
 	Changed Changed
-	Guard   *Guard // that several share; nil for one with this Deadline and Changed
+	// Asks returns what decides a request by the rules of a file, in order, and the request's context with
+	// their names. It is nil for other middleware. The request is a *http.Request or a grpclimit.Call.
+	Asks  func(ctx context.Context, request any) (context.Context, []Ask)
+	Guard *Guard // that several share; nil for one with this Deadline and Changed
 }
 
 // The defaults. The deadline is long enough for a healthy Redis on a busy host.

@@ -42,7 +42,7 @@ func TestGuard_DeadlineExceeded_DependsOnWhatIsLate(t *testing.T) {
 					ctx = t.Context()
 				}
 				g := withMode(limit.Open, deadline, nil)
-				a := g.Ask(ctx, Request{Limiter: waits{c.err, c.wait == 0}, Permits: 1, Wait: c.wait})
+				a := g.Ask(ctx, Request{Limiter: waits{c.err, c.wait == 0, c.down}, Permits: 1, Wait: c.wait})
 				assert.Equal(t, c.want, a.Result)
 				assert.Equal(t, c.down, g.breakerOf(nil).down.Load())
 			})
@@ -50,10 +50,10 @@ func TestGuard_DeadlineExceeded_DependsOnWhatIsLate(t *testing.T) {
 	}
 }
 
-// waits is a limiter whose waits fail. With take, Take fails too.
+// waits is a limiter whose waits fail. With take, Take fails too, and with peek, Peek.
 type waits struct {
-	err  error
-	take bool
+	err        error
+	take, peek bool
 }
 
 func (w waits) Take(context.Context, int64) (rratelimiter.Decision, error) {
@@ -71,9 +71,9 @@ func (w waits) Name() string { return "" }
 
 func (w waits) Acquire(context.Context, int64) error { return w.err }
 
-// Peek is the call of the prober. It fails as the other calls do.
+// Peek is the call of the prober.
 func (w waits) Peek(context.Context) ([]rratelimiter.Decision, error) {
-	if w.err == errDialTimeout { //nolint:errorlint // the value itself
+	if w.peek {
 		return nil, w.err
 	}
 	return nil, nil

@@ -27,67 +27,18 @@ import (
 // file take precedence. It panics if the set or the client is nil.
 func UnaryServerInterceptor(set *rules.Set, client *rratelimiter.Client,
 	opts ...grpclimit.Option) grpc.UnaryServerInterceptor {
-	open := func(all []grpclimit.Option) ruleset.Middleware[*unaryCall] {
-		limited := grpclimit.UnaryServerInterceptor(limiterOf, all...)
-		return func(ctx context.Context, c *unaryCall, next ruleset.Handler[*unaryCall]) (err error) {
-			c.reply, err = limited(ctx, c.message, c.UnaryServerInfo, func(ctx context.Context, _ any) (any, error) {
-				err := next(ctx, c)
-				return c.reply, err
-			})
-			return err
-		}
-	}
-	m := newMiddlewares("grpcrules: UnaryServerInterceptor", set, client, opts, open)
-	return func(ctx context.Context, message any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-		current, c := m.Now(), &unaryCall{info, message, nil}
-		read := requestOf(ctx, grpclimit.Call{Method: info.FullMethod, Message: message}, current.File.Address())
-		err := current.Serve(ctx, read, c, func(ctx context.Context, _ *unaryCall) (err error) {
-			c.reply, err = handler(ctx, message)
-			return err
-		})
-		return c.reply, err
-	}
-}
-
-// unaryCall is a unary call.
-type unaryCall struct {
-	*grpc.UnaryServerInfo
-	message, reply any
+	return grpclimit.UnaryServerInterceptor(unused, byFile("UnaryServerInterceptor", set, client, opts)...)
 }
 
 // StreamServerInterceptor limits the streams of a server, each at its start. Otherwise it is like
 // [UnaryServerInterceptor].
 func StreamServerInterceptor(set *rules.Set, client *rratelimiter.Client,
 	opts ...grpclimit.Option) grpc.StreamServerInterceptor {
-	open := func(all []grpclimit.Option) ruleset.Middleware[streamCall] {
-		limited := grpclimit.StreamServerInterceptor(limiterOf, all...)
-		return func(ctx context.Context, c streamCall, next ruleset.Handler[streamCall]) error {
-			admitted := func(_ any, ss grpc.ServerStream) error { return next(ss.Context(), streamCall{c.StreamServerInfo, ss}) }
-			return limited(nil, &contextStream{c.ServerStream, ctx}, c.StreamServerInfo, admitted)
-		}
-	}
-	m := newMiddlewares("grpcrules: StreamServerInterceptor", set, client, opts, open)
-	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-		current, ctx := m.Now(), ss.Context()
-		read := requestOf(ctx, grpclimit.Call{Method: info.FullMethod}, current.File.Address())
-		return current.Serve(ctx, read, streamCall{info, ss}, func(_ context.Context, c streamCall) error {
-			return handler(srv, c.ServerStream)
-		})
-	}
+	return grpclimit.StreamServerInterceptor(unused, byFile("StreamServerInterceptor", set, client, opts)...)
 }
 
-// streamCall is a stream.
-type streamCall struct {
-	*grpc.StreamServerInfo
-	grpc.ServerStream
-}
-
-type contextStream struct {
-	grpc.ServerStream
-	ctx context.Context
-}
-
-func (s *contextStream) Context() context.Context { return s.ctx }
+// unused is the chooser of an interceptor whose file chooses.
+func unused(context.Context, grpclimit.Call) (grpclimit.Limiter, error) { return nil, nil }
 
 // fileOption is an option with the settings of a file.
 type fileOption struct {
@@ -95,29 +46,22 @@ type fileOption struct {
 	guard.Change
 }
 
-func newMiddlewares[R any](caller string, set *rules.Set, client *rratelimiter.Client, opts []grpclimit.Option,
-	open func([]grpclimit.Option) ruleset.Middleware[R]) *ruleset.Middlewares[R] {
+// byFile returns the options of an interceptor that decides by a file.
+func byFile(interceptor string, set *rules.Set, client *rratelimiter.Client, opts []grpclimit.Option) []grpclimit.Option {
+	caller := "grpcrules: " + interceptor
 	if set == nil {
 		panic(caller + ": the set is nil")
 	}
-	withSettings := func(change func(*guard.Settings), costs bool, _ httplimit.Option) ruleset.Middleware[R] {
-		all := append(slices.Clip(opts), fileOption{Change: func(to *guard.Settings) {
-			to.LimitsHealth = true // a rule may name them
-			change(to)
-		}})
-		if costs {
-			all = append(all, grpclimit.Cost(costOf))
-		}
-		return open(all)
-	}
-	return ruleset.NewMiddlewares(caller, (*ruleset.Set)(set), client, grpclimit.Settle, withSettings)
+	decides := ruleset.ByFile(caller, (*ruleset.Set)(set), client,
+		func(ctx context.Context, file *ruleset.File, request any) *ruleset.Request {
+			call, _ := request.(grpclimit.Call) // as all of grpclimit
+			return requestOf(ctx, call, file.Address())
+		})
+	return append(slices.Clip(opts), fileOption{Change: func(to *guard.Settings) {
+		to.LimitsHealth = true // a rule may name them
+		decides(to)
+	}})
 }
-
-func limiterOf(ctx context.Context, _ grpclimit.Call) (grpclimit.Limiter, error) {
-	return ruleset.LimiterOf(ctx)
-}
-
-func costOf(ctx context.Context, _ grpclimit.Call) int64 { return ruleset.CostOf(ctx) }
 
 func requestOf(ctx context.Context, call grpclimit.Call, from httplimit.Address) *ruleset.Request {
 	address := grpclimit.Address(from)

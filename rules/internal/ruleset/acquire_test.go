@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
@@ -18,68 +17,72 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
-func middlewares(set *Set, client *rratelimiter.Client) *Middlewares[*http.Request] {
-	open := func(change func(*guard.Settings), _ bool, _ httplimit.Option) Middleware[*http.Request] {
-		limiterOf := func(r *http.Request) (httplimit.Limiter, error) { return LimiterOf(r.Context()) }
-		limited := httplimit.Middleware(limiterOf, struct {
-			httplimit.Option
-			guard.Change
-		}{Change: change})(http.NotFoundHandler())
-		return func(ctx context.Context, r *http.Request, _ Handler[*http.Request]) error {
-			limited.ServeHTTP(httptest.NewRecorder(), r.WithContext(ctx))
-			return nil
-		}
+// fileOption is an option with the settings of a file.
+type fileOption struct {
+	httplimit.Option
+	guard.Change
+}
+
+// middleware returns a function that has a set decide a request, and returns the status.
+func middleware(set *Set, client *rratelimiter.Client) func(*http.Request) int {
+	read := func(_ context.Context, file *File, request any) *Request { return file.HTTP(request.(*http.Request)) }
+	choose := func(*http.Request) (httplimit.Limiter, error) { panic("the file chooses") }
+	decide := httplimit.Middleware(choose, fileOption{Change: ByFile("test", set, client, read)})
+	handler := decide(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	return func(r *http.Request) int {
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, r)
+		return w.Code
 	}
-	return NewMiddlewares("test", set, client, httplimit.Settle, open)
 }
 
-// serve lets the first middleware of a request decide it.
-func serve(current *Version[*http.Request], r *http.Request) {
-	pass := func(context.Context, *http.Request) error { return nil }
-	_ = current.Serve(r.Context(), ofHTTP(r), r, pass)
-}
-
-// TestMiddlewares_Reload_KeepsTheState, and the deadline is that of the newest file, also for a request that
-// has read an older one.
-func TestMiddlewares_Reload_KeepsTheState(t *testing.T) {
+// TestDoor_Reload_KeepsTheState, and the deadline is that of the newest file.
+func TestDoor_Reload_KeepsTheState(t *testing.T) {
 	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		rules := "rules: [{name: a, match: /a, key: ip, limits: 9/h}, {name: b, match: /b, key: ip, limits: 9/h, shadow: true}]"
 		set := new(Set)
 		set.Replace(parsed(t, "deadline: 1s\n"+rules))
-		m := middlewares(set, client)
-		old := m.Now()
-		serve(old, request("GET /other"))
-		assert.Nil(t, m.guard, "opened on use")
-		serve(old, request("GET /a"))
-		shared := m.guard
-		require.NotNil(t, shared)
-		set.Replace(parsed(t, "deadline: 3s\n"+rules))
-		serve(m.Now(), request("GET /b"))
+		decide := middleware(set, client)
+		timed := func(target string) (int, time.Duration) {
+			begin := time.Now()
+			status := decide(request(target))
+			return status, time.Since(begin)
+		}
 		f.Latency.Store(int64(time.Minute))
-		begin := time.Now()
-		serve(old, request("GET /b"))
-		assert.Equal(t, 3*time.Second, time.Since(begin))
-		assert.Same(t, shared, m.guard)
+		status, took := timed("GET /a")
+		assert.Equal(t, http.StatusServiceUnavailable, status)
+		assert.Equal(t, time.Second, took)
+		set.Replace(parsed(t, "deadline: 3s\n"+rules))
+		status, took = timed("GET /a")
+		assert.Equal(t, http.StatusServiceUnavailable, status)
+		assert.Zero(t, took, "the outage goes on")
+		f.Latency.Store(0)
+		time.Sleep(2 * time.Minute)
+		status, _ = timed("GET /a")
+		assert.Equal(t, http.StatusOK, status)
+		f.Latency.Store(int64(time.Minute))
+		_, took = timed("GET /b")
+		assert.Equal(t, 3*time.Second, took)
 		f.Latency.Store(0)
 		time.Sleep(2 * time.Minute)
 	})
 }
 
 // Of requests that read an older file meanwhile.
-func TestMiddlewares_ConcurrentRequests_AgreeOnTheNewestFile(t *testing.T) {
+func TestDoor_ConcurrentRequests_AgreeOnTheNewestFile(t *testing.T) {
 	set := new(Set)
 	set.Replace(parsed(t, one("ban: true")))
-	m := middlewares(set, offline)
+	d := &Door{set: set, client: offline, settings: guard.Settings{Guard: guard.New(time.Second, nil)}}
 	for range 200 {
 		newest := parsed(t, one("key: ip, limits: 1/s"))
 		var requests sync.WaitGroup
 		for range 4 {
-			requests.Go(func() { m.Now() })
+			requests.Go(func() { d.now() })
 		}
 		set.Replace(newest)
-		v := m.Now()
+		v := d.now()
 		requests.Wait()
-		assert.Same(t, newest, v.File)
-		assert.Same(t, v, m.Now())
+		assert.Same(t, newest, v.file)
+		assert.Same(t, v, d.now())
 	}
 }

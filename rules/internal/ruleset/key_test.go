@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/limit"
 	"github.com/rratelimiter/rratelimiter/rules/internal/rulestest"
 )
@@ -32,17 +33,17 @@ func TestFile_LongRequest_IsReadOnce(t *testing.T) {
 	r.Header["X-Kind"] = append(make([]string, 10_000), " k ")
 	r.Header["X-Forwarded-For"] = []string{strings.Repeat(",", 10_000) + "203.0.113.9"}
 	decide := func(file *File, read func(*http.Request) *Request) uint64 {
-		o := &opener{client: offline}
-		return rulestest.Allocated(func() { assert.Empty(t, file.acquires(o, read(r))) })
+		v := newVersion(file, offline, guard.Settings{})
+		return rulestest.Allocated(func() { assert.Empty(t, v.acquires(read(r))) })
 	}
 	once := decide(one, one.HTTP)
 	assert.Less(t, decide(hundred, hundred.HTTP), once+once/2, "of a hundred rules, beside %d bytes of one", once)
 
 	refused := func(read func(*http.Request) *Request) uint64 {
 		return rulestest.Allocated(func() {
-			all := hundred.acquires(&opener{client: offline}, read(r))
+			all := newVersion(hundred, offline, guard.Settings{}).acquires(read(r))
 			if assert.Len(t, all, 1) {
-				assert.ErrorIs(t, all[0].err, limit.ErrInvalidRequest)
+				assert.ErrorIs(t, all[0].Err, limit.ErrInvalidRequest)
 			}
 		})
 	}

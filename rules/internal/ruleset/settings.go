@@ -18,7 +18,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// settings are the settings of a rule. Rules with equal settings share one middleware.
+// settings are the settings of a rule.
 type settings struct {
 	OnFailure failureMode
 	Wait      rulefile.Duration // 0 if the rule has none
@@ -41,6 +41,9 @@ func (s settings) apply(to *guard.Settings) {
 	to.Denied = int(s.Status)
 	if s.Refund != "" {
 		to.Refunds = s.Refund.has
+	}
+	if s.Headers != 0 {
+		to.Headers = int(s.Headers - 1)
 	}
 }
 
@@ -106,13 +109,6 @@ type headerStyle int
 func (h *headerStyle) UnmarshalNode(d *rulefile.Decoder, n *rulefile.Node) {
 	styles := []string{"draft11", "three_headers", "x_rate_limit", "none"} // in the order of the constants
 	*h = headerStyle(slices.Index(styles, d.OneOf(n, styles...)) + 1)
-}
-
-func (h headerStyle) option() httplimit.Option {
-	if h == 0 {
-		return nil
-	}
-	return httplimit.Headers(httplimit.HeaderStyle(h - 1))
 }
 
 // waiters bounds the waiting requests of all rules; 0 for no bound.
