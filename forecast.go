@@ -104,7 +104,7 @@ type turns struct {
 // are late in at most the part turnsPart of the intervals: in more, they would starve.
 const (
 	turnsCost = 80
-	turnsPart = 0.45
+	turnsPart = 0.38
 	turnsFor  = 8 // intervals, in which a Client that was beaten leaves others half of the permits
 )
 
@@ -132,7 +132,7 @@ func (s *turns) lag(f *forecast, granted int64, wait, jitter time.Duration) time
 		return 0
 	}
 	s.next = f.now + wait.Milliseconds()
-	jitter = min(jitter, f.interval/3)
+	jitter = min(jitter, f.interval*3/2)
 	rarely := float64(f.interval) / turnsCost / float64(max(jitter, 1))
 	// The fractions of multiples of the golden ratio are evenly spread: no side has many intervals in a row.
 	turn := float64(s.next/interval) * math.Phi

@@ -29,7 +29,7 @@ var shared = env.Duration("SHARE", 10*time.Second)
 const maxRounds = 3
 
 // waitJitter is that of Go's Client. With WAIT_JITTER=0s one side starves, and the test fails.
-var waitJitter = env.Duration("WAIT_JITTER", 100*time.Millisecond)
+var waitJitter = env.Duration("WAIT_JITTER", 150*time.Millisecond)
 
 // share is a limiter that threads in Java and callers in Go share, and what they got.
 type share struct {
