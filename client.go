@@ -75,7 +75,7 @@ const defaultWaitJitter = 150 * time.Millisecond
 // shares limiters with waiters of Redisson needs it, and the default of 150 ms suits most.
 //
 // Permits return in a burst, and Redisson's waiters ask up to 100 ms late: Go would take all. So all
-// Clients are late in the same intervals, by at most d and one and a half intervals. These are at most two
+// Clients are late in the same intervals, by at most d and two thirds of an interval. These are at most two
 // of five intervals: the more of the permits other programs take then, the more. A Client that got more than
 // half of the permits is also late after another caller took what it waited for. While no other caller
 // takes permits, this costs at most a fortieth of the rate, and a little more at first.

@@ -77,7 +77,7 @@ func TestWithWaitJitter_GoAlone_KeepsThePace(t *testing.T) {
 		{nil, Rate{Permits: 1, Interval: 100 * time.Millisecond}, 4, 285},
 		{nil, Rate{Permits: 20, Interval: time.Second}, 6, 580},
 		{nil, Rate{Permits: 1, Interval: time.Second}, 1, 29},
-		{[]Option{WithWaitJitter(time.Hour)}, Rate{Permits: 20, Interval: time.Second}, 6, 480}, // at first, each is late
+		{[]Option{WithWaitJitter(time.Hour)}, Rate{Permits: 20, Interval: time.Second}, 6, 550}, // at first, more waits are late
 		{[]Option{WithWaitJitter(0)}, Rate{Permits: 1, Interval: 100 * time.Millisecond}, 4, 300},
 	} {
 		withRedis(t, func(t *testing.T, f *fixture) {
@@ -88,8 +88,7 @@ func TestWithWaitJitter_GoAlone_KeepsThePace(t *testing.T) {
 }
 
 // TestWithWaitJitter_RedissonWaits_BothSidesGetAQuarter: also beside several Clients, and if Redisson's
-// waiters are later than their timers. Beside five Clients with one caller each at 1 per 100 ms, the time of
-// a tick, each side gets a tenth.
+// waiters are later than their timers.
 func TestWithWaitJitter_RedissonWaits_BothSidesGetAQuarter(t *testing.T) {
 	for rate, sides := range map[Rate][][3]int{
 		{Permits: 20, Interval: time.Second}:           {{1, 6, 6}, {1, 1, 20}, {1, 20, 1}, {3, 2, 6}, {5, 6, 6}},
@@ -104,11 +103,7 @@ func TestWithWaitJitter_RedissonWaits_BothSidesGetAQuarter(t *testing.T) {
 						clients = append(clients, New(f.Conn).Limiter("limiter"))
 					}
 					ours, theirs := f.share(clients, callers[1], callers[2], busy)
-					part := int64(4)
-					if callers == [3]int{5, 1, 4} {
-						part = 10
-					}
-					assert.GreaterOrEqual(t, part*min(ours, theirs), ours+theirs, "%v, %d, busy %v: %d and %d", rate, callers,
+					assert.GreaterOrEqual(t, 4*min(ours, theirs), ours+theirs, "%v, %d, busy %v: %d and %d", rate, callers,
 						busy, ours, theirs)
 				})
 			}

@@ -132,7 +132,7 @@ func (s *turns) lag(f *forecast, granted int64, wait, jitter time.Duration) time
 		return 0
 	}
 	s.next = f.now + wait.Milliseconds()
-	jitter = min(jitter, f.interval*3/2)
+	jitter = min(jitter, f.interval*2/3)
 	rarely := float64(f.interval) / turnsCost / float64(max(jitter, 1))
 	// The fractions of multiples of the golden ratio are evenly spread: no side has many intervals in a row.
 	turn := float64(s.next/interval) * math.Phi

@@ -82,12 +82,15 @@ func (p protocol) Answer(b *engine.Batch, message rueidis.RedisMessage) (again b
 		b.GrantAll(0, engine.Answer{})
 		return false, nil
 	}
-	if notInitialized(message) && b.Initialize(p.wire.initial()) {
-		return true, nil
-	}
-	if next, again := nextCall(acquire, p.wire.members, message, b.Args); again {
-		b.Args = next
-		return true, nil
+	switch reply := redisx.ReadReply(message); reply.Number() {
+	case replyNoRate:
+		if b.Initialize(p.wire.initial()) {
+			return true, nil
+		}
+	case replyAgain:
+		if b.Args, again = nextCall(acquire, p.wire.members, reply, b.Args); again {
+			return true, nil
+		}
 	}
 	s, letters, err := p.wire.read(message)
 	if err != nil {
@@ -161,6 +164,9 @@ func (p protocol) Receipt(b *engine.Batch) (refund, giveBack receipt.Refund) {
 		}
 		return cmp.Or(err, p.wire.refund(ctx, permits, receipts...))
 	}
+	if !p.wire.plan.holds {
+		return refund, nil
+	}
 	// A limiter has one at most, a Join may have several.
 	var held []member
 	var grants []string
@@ -168,9 +174,6 @@ func (p protocol) Receipt(b *engine.Batch) (refund, giveBack receipt.Refund) {
 		if isHeld(m) {
 			held, grants = append(held, m), append(grants, receipts[i])
 		}
-	}
-	if held == nil {
-		return refund, nil
 	}
 	return refund, func(ctx context.Context, permits int64) error {
 		return openMembers(p.wire.plan.client, p.wire.name, held).wire.refund(ctx, permits, grants...)

@@ -96,7 +96,7 @@ func (s *state) Granted(later int64) engine.Answer {
 		}
 	}
 	return engine.Answer{
-		Allowed: true, Limit: s.limitOf(fewest), Remaining: remaining(fewest, later), ResetAfter: s.reset(later),
+		Allowed: true, Limit: s.limitOf(fewest), Remaining: max(0, fewest.Free()+later), ResetAfter: s.reset(later),
 	}
 }
 
@@ -127,7 +127,7 @@ func (s *state) Denied(permits int64) (engine.Answer, bool) {
 			longest, after = p, wait
 		}
 	}
-	return engine.Answer{Limit: s.limitOf(longest), Remaining: remaining(longest, 0), RetryAfter: after,
+	return engine.Answer{Limit: s.limitOf(longest), Remaining: max(0, longest.Free()), RetryAfter: after,
 		ResetAfter: s.reset(0)}, known
 }
 
@@ -136,7 +136,7 @@ func (s *state) GrantedParts(later int64) []engine.Answer {
 	answers := make([]engine.Answer, len(s.policies))
 	for i, p := range s.policies {
 		answers[i] = engine.Answer{
-			Allowed: true, Limit: p.Limit(), Remaining: remaining(p, later), ResetAfter: p.reset(later),
+			Allowed: true, Limit: p.Limit(), Remaining: max(0, p.Free()+later), ResetAfter: p.reset(later),
 		}
 	}
 	return answers
@@ -151,8 +151,6 @@ func (s *state) Parts(permits int64) []engine.Answer {
 	}
 	return answers
 }
-
-func remaining(p forecast, later int64) int64 { return max(0, p.Free()+later) }
 
 func (s *state) reset(later int64) (after time.Duration) {
 	for _, p := range s.policies {

@@ -22,6 +22,7 @@ type plan struct {
 	script  *redisx.Script // takes permits
 	leases  bool           // all policies can lease
 	shared  bool           // a member is of Redisson's layout
+	holds   bool           // a member's permits are held until they are returned
 	spread  time.Duration  // of the waiters for one permit, if a policy is a bucket: see state.Lag
 	kinds   string         // of the policies, for an Observer
 }
@@ -64,7 +65,7 @@ func planOf(client inside.Client, members []member) *plan {
 	slices.Sort(kinds)
 	p.kinds = strings.Join(slices.Compact(kinds), "+")
 	p.leases = !slices.ContainsFunc(members, func(m member) bool { return !m.has("lease") })
-	p.shared = slices.ContainsFunc(members, isRedisson)
+	p.shared, p.holds = slices.ContainsFunc(members, isRedisson), slices.ContainsFunc(members, isHeld)
 	return p
 }
 

@@ -53,20 +53,27 @@ func (w *wire) eval(ctx context.Context, c call, own []string, last ...string) (
 		if err != nil {
 			return message, w.explain(ctx, err)
 		}
-		if before = nil; c != release && notInitialized(message) && initialized < engine.MaxInitial {
-			if before = w.initial(); before != nil {
-				initialized++
-				continue
+		before = nil
+		switch reply := redisx.ReadReply(message); reply.Number() {
+		case replyNoRate:
+			if c != release && initialized < engine.MaxInitial {
+				before = w.initial()
 			}
-		}
-		next, again := nextCall(c, w.members, message, args)
-		if !again {
+			if initialized++; before == nil {
+				return message, nil
+			}
+		case replyAgain:
+			next, again := nextCall(c, w.members, reply, args)
+			if !again {
+				return message, nil
+			}
+			if err := engine.Repeat(ctx, calls); err != nil {
+				return message, w.explain(ctx, err)
+			}
+			args = next
+		default:
 			return message, nil
 		}
-		if err := engine.Repeat(ctx, calls); err != nil {
-			return message, w.explain(ctx, err)
-		}
-		args = next
 	}
 }
 
@@ -88,12 +95,6 @@ func (w *wire) initial() (calls []redisx.Call) {
 		}
 	}
 	return calls
-}
-
-// notInitialized reports whether a script replied that a joined limiter has no rate.
-func notInitialized(message rueidis.RedisMessage) bool {
-	r := redisx.ReadReply(message)
-	return message.IsArray() && r.Number() == replyNoRate && r.OK()
 }
 
 // aboveLimit returns the error of a request for more permits than can ever be granted.
@@ -129,20 +130,16 @@ const (
 	replyCorrupt
 )
 
-// nextCall returns the arguments of the next call, if the reply of a script requires one. They are
-// those of the members at the time of the reply. A policy keeps its cursor while another one is
-// counted.
-func nextCall(c call, members []member, message rueidis.RedisMessage, args []string) (next []string, again bool) {
-	r := redisx.ReadReply(message)
-	if r.Number() != replyAgain {
-		return nil, false
-	}
+// nextCall returns the arguments of the next call for a reply that requires one, of which the code is read.
+// They are those of the members at the time of the reply. A policy keeps its cursor while another one is
+// counted. If the reply is not valid, it returns the arguments before and false.
+func nextCall(c call, members []member, r redisx.Reply, args []string) (next []string, again bool) {
 	next = callArguments(args[:fixedArguments[c]:fixedArguments[c]], members, time.UnixMicro(r.Number()))
 	next = append(next, args[argument(c, members, len(members)):]...)
 	counted, cursor := int64(0), "" // the policy with a cursor, from 1 on
 	if r.Len() > 0 {
 		if counted, cursor = r.Number(), r.Text(); counted < 1 || counted > int64(len(members)) {
-			return nil, false
+			return args, false
 		}
 	}
 	for i, m := range members {
@@ -154,7 +151,10 @@ func nextCall(c call, members []member, message rueidis.RedisMessage, args []str
 			next[at] = cursor
 		}
 	}
-	return next, r.Ended()
+	if !r.Ended() {
+		return args, false
+	}
+	return next, true
 }
 
 // read reads a full reply.

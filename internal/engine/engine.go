@@ -51,7 +51,7 @@ type Engine struct {
 	dependents index    // the limiters with a queue or leases
 	transfers  sync.Map // the *transfer of each lease that is being fetched or released
 	changes    changesInFlight
-	nodes      *redisx.Nodes
+	Nodes      *redisx.Nodes
 	yields     yields
 	callTime   callTime
 	workers    workers
@@ -87,7 +87,7 @@ func New(s Settings) *Engine {
 		g.now = time.Now
 	}
 	g.workers.tasks = make(chan task)
-	g.nodes = redisx.NewNodes(s.Redis)
+	g.Nodes = redisx.NewNodes(s.Redis)
 	g.requests.New = func() any { return new(Request) }
 	g.batches.New = func() any { return new(Batch) }
 	g.lone.New = g.newLone
@@ -106,12 +106,6 @@ func (g *Engine) Redis() rueidis.Client { return g.redis }
 func (g *Engine) Cluster() bool {
 	return g.redis != nil && g.redis.Mode() == rueidis.ClientModeCluster
 }
-
-// Node returns the address of the node of a key: see [redisx.Nodes.Node].
-func (g *Engine) Node(key string, moved bool) string { return g.nodes.Node(key, moved) }
-
-// Address returns the address of a node for reports and errors.
-func (g *Engine) Address(node string) string { return g.nodes.Address(node) }
 
 // Now returns the time of a call, or the zero Time if the server's clock is used.
 func (g *Engine) Now() time.Time {

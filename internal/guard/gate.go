@@ -324,14 +324,12 @@ func (d *Decided) settle(cost int64) error {
 func (v *Visit[R]) End(r R, status int) {
 	for d := v.decided; d != nil; d = d.Before {
 		cost := d.settled.Swap(over)
-		switch {
-		case cost != unsettled:
-		case d.Settings.Keeps:
-			continue
-		case status > 0 && d.Settings.Refunds != nil && d.Settings.Refunds(status):
+		if s := d.Settings; cost == unsettled && !s.Keeps && status > 0 && s.Refunds != nil && s.Refunds(status) {
 			cost = 0
 		}
-		v.gate.end(v.Context, r, d, cost)
+		if cost >= 0 || d.Receipt.Return != nil && !d.Settings.Keeps { // else there is nothing to do
+			v.gate.end(v.Context, r, d, cost)
+		}
 	}
 }
 

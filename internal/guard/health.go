@@ -34,7 +34,7 @@ func nodeOf(l Limiter, moved bool) node {
 	}
 	if h != nil {
 		if g, key, ok := h.Node(); ok {
-			return node{g, g.Node(key, moved)}
+			return node{g, g.Nodes.Node(key, moved)}
 		}
 	}
 	return node{}
@@ -45,7 +45,7 @@ func (n node) address() string {
 	if n.engine == nil {
 		return ""
 	}
-	return n.engine.Address(n.name)
+	return n.engine.Nodes.Address(n.name)
 }
 
 // String returns the node for errors.

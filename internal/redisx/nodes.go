@@ -17,8 +17,8 @@ import (
 type Nodes struct {
 	redis rueidis.Client
 
-	slots atomic.Pointer[[]slotRange]
-	asked atomic.Int64 // when, Unix nanoseconds
+	slots atomic.Pointer[[]slotRange] // the known ones, by their order
+	asked atomic.Int64                // when, Unix nanoseconds
 }
 
 // slotRange is a range of slots and its node.
@@ -38,29 +38,15 @@ const (
 const nodesAsked = 4
 
 // NewNodes returns the Nodes of a Redis.
-func NewNodes(redis rueidis.Client) *Nodes { return &Nodes{redis: redis} }
+func NewNodes(redis rueidis.Client) *Nodes {
+	n := &Nodes{redis: redis}
+	n.slots.Store(new([]slotRange))
+	return n
+}
 
 // single reports whether there is only one node. Late may change it.
 func (n *Nodes) single() bool {
 	return n.redis == nil || n.redis.Mode() != rueidis.ClientModeCluster
-}
-
-func (n *Nodes) known() []slotRange {
-	if slots := n.slots.Load(); slots != nil {
-		return *slots
-	}
-	return nil
-}
-
-// rangeOf returns the range of a slot, or the zero range if its node is not known yet.
-func (n *Nodes) rangeOf(slot int64) slotRange {
-	slots := n.known()
-	i, _ := slices.BinarySearchFunc(slots, slot, func(r slotRange, slot int64) int { return int(r.last - slot) })
-	if i == len(slots) || slot < slots[i].first {
-		n.refresh(movedSlotsAge)
-		return slotRange{}
-	}
-	return slots[i]
 }
 
 // Node returns the node of a key: its address on a cluster, or "" for the only one. While the address is
@@ -75,10 +61,12 @@ func (n *Nodes) Node(key string, moved bool) string {
 		age = movedSlotsAge
 	}
 	n.refresh(age)
-	slot := int64(Slot(key))
-	if r := n.rangeOf(slot); r != (slotRange{}) {
-		return r.node
+	slots, slot := *n.slots.Load(), int64(Slot(key))
+	i, _ := slices.BinarySearchFunc(slots, slot, func(r slotRange, slot int64) int { return int(r.last - slot) })
+	if i < len(slots) && slot >= slots[i].first {
+		return slots[i].node
 	}
+	n.refresh(movedSlotsAge)
 	return slotNode + strconv.FormatInt(slot, 10)
 }
 
@@ -128,7 +116,7 @@ func (n *Nodes) refresh(age time.Duration) {
 			case err == nil:
 				n.set(reply)
 				return
-			case Answers(err) && n.known() == nil: // the slots are forbidden: all are of one node
+			case Answers(err) && len(*n.slots.Load()) == 0: // the slots are forbidden: all are of one node
 				n.slots.Store(&[]slotRange{{last: 1<<14 - 1}})
 				return
 			}
@@ -160,7 +148,7 @@ func (n *Nodes) set(reply []rueidis.RedisMessage) {
 		slots = append(slots, slotRange{first, last, master})
 	}
 	reached := n.redis.Nodes()
-	for _, r := range n.known() {
+	for _, r := range *n.slots.Load() {
 		if reached[r.node] != nil && !present[r.node] {
 			return
 		}

@@ -65,7 +65,7 @@ func (d *decoder) limits(n *rulefile.Node, kind string) *limits {
 	case count > policy.MaxJoined:
 		d.Fail(n, "%d limits, want %d at most", count, policy.MaxJoined)
 		return nil
-	case !all.areApart():
+	case count > 1 && !all.areApart():
 		d.Fail(n, "two of the limits would count in the same key: leave one out, or give it another policy or time")
 		return nil
 	}
@@ -188,11 +188,6 @@ type noRedis struct {
 }
 
 func (c noRedis) Mode() rueidis.ClientMode { return c.mode }
-
-// checkName returns an error if a domain is not valid in names.
-func checkName(domain string) error {
-	return guard.CheckLimiter(offlineCluster.Limiter(domain + ":rule"))
-}
 
 func checkRate(rate rratelimiter.Rate) error {
 	return guard.CheckLimiter(offline.Limiter("rule", rratelimiter.InitialRate(rate)))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
+	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 	"github.com/rratelimiter/rratelimiter/rules/internal/yamlfile"
 )
@@ -59,12 +60,8 @@ func (d *decoder) document(s *File) {
 }
 
 func (d *decoder) head(domain, address *rulefile.Node) httplimit.Address {
-	d.domain, _ = d.Text(domain, "a text, what the names of all limiters begin with")
-	if !rulefile.IsPrintable(d.domain) || strings.Contains(d.domain, " ") || len(d.domain) > longestName {
-		d.Fail(domain, "the domain %q, want printable ASCII without spaces, at most %d characters",
-			rulefile.Clip(d.domain), longestName)
-	} else if err := checkName(d.domain); err != nil {
-		d.Fail(domain, "%v", err)
+	if domain != nil {
+		d.checkDomain(domain)
 	}
 	var file struct {
 		Trusted *rulefile.Node
@@ -80,6 +77,16 @@ func (d *decoder) head(domain, address *rulefile.Node) httplimit.Address {
 		trusted = append(trusted, p.Prefix)
 	}
 	return httplimit.Address{Trusted: trusted, Header: string(file.Header), IPv4Bits: int(bits4), IPv6Bits: int(bits6)}
+}
+
+func (d *decoder) checkDomain(n *rulefile.Node) {
+	d.domain, _ = d.Text(n, "a text, what the names of all limiters begin with")
+	if !rulefile.IsPrintable(d.domain) || strings.Contains(d.domain, " ") || len(d.domain) > longestName {
+		d.Fail(n, "the domain %q, want printable ASCII without spaces, at most %d characters",
+			rulefile.Clip(d.domain), longestName)
+	} else if err := guard.CheckLimiter(offlineCluster.Limiter(d.domain + ":rule")); err != nil {
+		d.Fail(n, "%v", err)
+	}
 }
 
 // proxy is a range of trusted proxies, or "unix" for the unix socket.
