@@ -47,7 +47,8 @@ type fileOption struct {
 }
 
 // byFile returns the options of an interceptor that decides by a file.
-func byFile(interceptor string, set *rules.Set, client *rratelimiter.Client, opts []grpclimit.Option) []grpclimit.Option {
+func byFile(interceptor string, set *rules.Set, client *rratelimiter.Client,
+	opts []grpclimit.Option) []grpclimit.Option {
 	caller := "grpcrules: " + interceptor
 	if set == nil {
 		panic(caller + ": the set is nil")
