@@ -54,9 +54,9 @@
 //
 // # Shared calls
 //
-// Callers that request permits of one limiter at the same time share one call to Redis, even with
-// different [Limiter] values. Each gets its own result and its own error. A lone caller never waits
-// for other callers.
+// A caller that finds no other has a call to Redis of its own, and never waits for others. Callers that
+// request permits of one limiter meanwhile share calls, even with different [Limiter] values. Each gets its
+// own result and its own error.
 //
 // # Denials from memory
 //

@@ -75,7 +75,7 @@ func ByMethod() Key {
 // unknown, the combined key is unknown.
 func Combined(keys ...Key) Key {
 	return func(ctx context.Context, call Call) (string, error) {
-		return guard.Combine("grpclimit: Combined", len(keys), func(i int) (string, error) { return keys[i](ctx, call) })
+		return guard.CombineKeys("grpclimit: Combined", len(keys), func(i int) (string, error) { return keys[i](ctx, call) })
 	}
 }
 

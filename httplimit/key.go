@@ -82,7 +82,7 @@ func Hashed(key Key) Key {
 // unknown, the combined key is unknown.
 func Combined(keys ...Key) Key {
 	return func(r *http.Request) (string, error) {
-		return guard.Combine("httplimit: Combined", len(keys), func(i int) (string, error) { return keys[i](r) })
+		return guard.CombineKeys("httplimit: Combined", len(keys), func(i int) (string, error) { return keys[i](r) })
 	}
 }
 

@@ -16,27 +16,20 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
-// protocol is that of the engine for calls that take permits.
-type protocol struct{ wire *wire }
-
-// AboveLimit implements engine.Protocol.
-func (p protocol) AboveLimit(permits, limit int64) error { return p.wire.aboveLimit(permits, limit) }
-
-// Explain implements engine.Protocol.
-func (p protocol) Explain(ctx context.Context, err error) error { return p.wire.explain(ctx, err) }
+// The exported methods of a wire are those of engine.Protocol.
 
 // Call returns the script that takes permits.
-func (p protocol) Call(*engine.Batch) (script *redisx.Script, keys []string) {
-	return p.wire.plan.script, p.wire.keys
+func (w *wire) Call(*engine.Batch) (script *redisx.Script, keys []string) {
+	return w.plan.script, w.keys
 }
 
 // Arguments sets the arguments of the acquire script.
-func (p protocol) Arguments(b *engine.Batch, now time.Time) {
+func (w *wire) Arguments(b *engine.Batch, now time.Time) {
 	total, detail := b.Wants()
-	at := p.wire.plan.client.Engine.AppendMicros(make([]byte, 0, 32), now)
+	at := w.plan.client.Engine.AppendMicros(make([]byte, 0, 32), now)
 	both := string(appendEpoch(at)) // one text costs less than two
 	b.Args = append(b.Args[:0], both[:len(at)], strconv.FormatInt(total, 10), both[len(at):])
-	b.Args = callArguments(b.Args, p.wire.members, now)
+	b.Args = callArguments(b.Args, w.members, now)
 	flags := ""
 	switch {
 	case b.Ordered:
@@ -74,35 +67,35 @@ func callArguments(args []string, members []member, now time.Time) []string {
 const fullFor = engine.LongestCall
 
 // Answer reads the reply of the acquire script.
-func (p protocol) Answer(b *engine.Batch, message rueidis.RedisMessage) (again bool, err error) {
+func (w *wire) Answer(b *engine.Batch, message rueidis.RedisMessage) (again bool, err error) {
 	if message.IsInt64() { // -1: none was granted
 		return false, nil
 	}
-	if isBrief(message, len(p.wire.members)) {
+	if isBrief(message, len(w.members)) {
 		b.GrantAll(0, engine.Answer{})
 		return false, nil
 	}
 	switch reply := redisx.ReadReply(message); reply.Number() {
 	case replyNoRate:
-		if b.Initialize(p.wire.initial()) {
+		if b.Initialize(w.initial()) {
 			return true, nil
 		}
 	case replyAgain:
-		if b.Args, again = nextCall(acquire, p.wire.members, reply, b.Args); again {
+		if b.Args, again = nextCall(acquire, w.members, reply, b.Args); again {
 			return true, nil
 		}
 	}
-	s, letters, err := p.wire.read(message)
+	s, letters, err := w.read(message)
 	if err != nil {
 		return false, err
 	}
 	if s.leased > 0 {
-		p.lease(b, s)
+		w.lease(b, s)
 	}
 	// A denial of a waiter is none of other callers if they can get what it cannot.
 	waiters := b.Ordered && s.forWaiters()
-	if !b.AnswerBy(s, letters, p.wire.aboveLimit) {
-		return false, p.wire.unexpected(message)
+	if !b.AnswerBy(s, letters, w.AboveLimit) {
+		return false, w.unexpected(message)
 	}
 	if waiters {
 		b.Denied = 0
@@ -130,12 +123,12 @@ func briefTexts(message rueidis.RedisMessage) []string {
 }
 
 // lease describes a lease that a call has brought.
-func (p protocol) lease(b *engine.Batch, s *state) {
+func (w *wire) lease(b *engine.Batch, s *state) {
 	answer := s.Granted(0)
 	b.Lease.Granted, b.Lease.Lasts, b.Lease.Parts = s.leased, s.lasts, s.GrantedParts(0)
 	b.Lease.Limit, b.Lease.Free, b.Lease.Reset = answer.Limit, answer.Remaining, answer.ResetAfter
 	b.Lease.Return = func(ctx context.Context, permits int64) error {
-		return p.wire.refund(ctx, permits, s.receipts...)
+		return w.refund(ctx, permits, s.receipts...)
 	}
 }
 
@@ -149,40 +142,40 @@ func receiptsOf(b *engine.Batch) []string {
 
 // Receipt returns the refund of the grant of a call, and the return of what it holds. The policies return
 // theirs one after another: if one fails, the others still return theirs.
-func (p protocol) Receipt(b *engine.Batch) (refund, giveBack receipt.Refund) {
+func (w *wire) Receipt(b *engine.Batch) (refund, giveBack receipt.Refund) {
 	granted, receipts := b.Granted, receiptsOf(b)
-	if len(receipts) != len(p.wire.members) {
+	if len(receipts) != len(w.members) {
 		return nil, nil
 	}
 	args := slices.Clone(b.Args) // the next batch uses them
 	refund = func(ctx context.Context, permits int64) (err error) {
-		for i, m := range p.wire.members {
+		for i, m := range w.members {
 			if m.redisson != nil {
-				random := args[argument(acquire, p.wire.members, i)+randomArg]
+				random := args[argument(acquire, w.members, i)+randomArg]
 				err = cmp.Or(err, m.redisson.Refund(ctx, permits, random, granted, receipts[i]))
 			}
 		}
-		return cmp.Or(err, p.wire.refund(ctx, permits, receipts...))
+		return cmp.Or(err, w.refund(ctx, permits, receipts...))
 	}
-	if !p.wire.plan.holds {
+	if !w.plan.holds {
 		return refund, nil
 	}
 	// A limiter has one at most, a Join may have several.
 	var held []member
 	var grants []string
-	for i, m := range p.wire.members {
+	for i, m := range w.members {
 		if isHeld(m) {
 			held, grants = append(held, m), append(grants, receipts[i])
 		}
 	}
 	return refund, func(ctx context.Context, permits int64) error {
-		return openMembers(p.wire.plan.client, p.wire.name, held).wire.refund(ctx, permits, grants...)
+		return openMembers(w.plan.client, w.name, held).wire.refund(ctx, permits, grants...)
 	}
 }
 
 // Refund refunds the grants of callers that have left.
-func (p protocol) Refund(b *engine.Batch) func(context.Context) {
-	refund, _ := p.Receipt(b)
+func (w *wire) Refund(b *engine.Batch) func(context.Context) {
+	refund, _ := w.Receipt(b)
 	permits := b.LostPermits
 	if refund == nil {
 		return nil

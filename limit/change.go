@@ -147,7 +147,7 @@ func (l *Limiter) Reset(ctx context.Context) error {
 	_, err := engine.Change(ctx, l.wire.plan.client.Engine, l.wire.dependsOn, func(ctx context.Context) (int64, error) {
 		message, err := l.wire.plan.client.Engine.Eval(ctx, nil, resetScript, keys, nil, nil)
 		if err != nil {
-			return 0, l.wire.explain(ctx, err)
+			return 0, l.wire.Explain(ctx, err)
 		}
 		return message.AsInt64()
 	})

@@ -8,7 +8,7 @@
 //		limit.FixedWindow{Permits: 20, Interval: time.Hour})
 //	allowed, err := logins.TryAcquire(ctx, 1)
 //
-// Callers that request permits of one name at the same time share one call to Redis. The calls are
+// Callers that request permits of one name at the same time share calls to Redis. The calls are
 // those of package rratelimiter: [Limiter.TryAcquire] for a server, [Limiter.Acquire] for a program
 // that limits its own work. For a limiter per user, tenant or address, [NewKeyed] builds keys and
 // scripts once.

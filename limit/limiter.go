@@ -89,7 +89,7 @@ func extendID(before string, prefix keyPrefix, suffix, settings string) (id, key
 func (l *Limiter) open(id string) {
 	l.calls = engine.Limiter{
 		Engine: l.wire.plan.client.Engine, ID: id, Name: l.wire.name, Policy: l.wire.plan.kinds, DependsOn: l.wire.dependsOn,
-		Protocol: protocol{&l.wire}, Leases: l.wire.plan.leases,
+		Protocol: &l.wire, Leases: l.wire.plan.leases,
 	}
 	if !l.wire.plan.shared { // which counts in milliseconds
 		l.calls.Tick = time.Microsecond
@@ -128,7 +128,7 @@ func (l *Limiter) checkPermits(ctx context.Context, permits int64) error {
 		return err
 	}
 	if permits > l.wire.plan.most {
-		err := l.wire.aboveLimit(permits, l.wire.plan.most)
+		err := l.wire.AboveLimit(permits, l.wire.plan.most)
 		if permits > engine.MaxPermits {
 			err = fmt.Errorf("%w: %w", rratelimiter.ErrInvalidPermits, err)
 		}

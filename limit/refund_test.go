@@ -21,7 +21,7 @@ func (f *clocked) ask(l *Limiter, asks ...engine.Ask) *engine.Batch {
 // askFor is ask with a batch.
 func (f *clocked) askFor(l *Limiter, batch *engine.Batch, asks ...engine.Ask) *engine.Batch {
 	f.Helper()
-	p := protocol{&l.wire}
+	p := &l.wire
 	for _, ask := range asks {
 		batch.Requests = append(batch.Requests, &engine.Request{Ask: ask})
 	}

@@ -51,7 +51,7 @@ func (w *wire) eval(ctx context.Context, c call, own []string, last ...string) (
 		message, err := g.Eval(ctx, before, scriptFor(c, w.members), w.keys, args,
 			func(args []string) { copy(args, dated()) })
 		if err != nil {
-			return message, w.explain(ctx, err)
+			return message, w.Explain(ctx, err)
 		}
 		before = nil
 		switch reply := redisx.ReadReply(message); reply.Number() {
@@ -68,7 +68,7 @@ func (w *wire) eval(ctx context.Context, c call, own []string, last ...string) (
 				return message, nil
 			}
 			if err := engine.Repeat(ctx, calls); err != nil {
-				return message, w.explain(ctx, err)
+				return message, w.Explain(ctx, err)
 			}
 			args = next
 		default:
@@ -97,15 +97,15 @@ func (w *wire) initial() (calls []redisx.Call) {
 	return calls
 }
 
-// aboveLimit returns the error of a request for more permits than can ever be granted.
-func (w *wire) aboveLimit(permits, limit int64) error {
+// AboveLimit returns the error of a request for more permits than can ever be granted.
+func (w *wire) AboveLimit(permits, limit int64) error {
 	return fmt.Errorf("%w: %d requested of %q, which can never grant more than %d", rratelimiter.ErrPermitsExceedRate,
 		permits, w.name, limit)
 }
 
-// explain adds the limiter to the error of a call. If a key has another type, it returns a
+// Explain adds the limiter to the error of a call. If a key has another type, it returns a
 // StateError for that key.
-func (w *wire) explain(ctx context.Context, err error) error {
+func (w *wire) Explain(ctx context.Context, err error) error {
 	var types []string
 	for _, m := range w.members {
 		types = append(types, m.types()...)

@@ -94,10 +94,6 @@ func (b *Batch) Initialize(initial []redisx.Call) (again bool) {
 	return true
 }
 
-// At returns the time that is so long after the call by the limiter's clock. The call has the time of
-// its arguments. If the server dates it, it has that of its reply.
-func (b *Batch) At(after time.Duration) time.Time { return b.forecastAt.Add(after) }
-
 // Wants returns the permits that all requests can be granted, and whether a request needs more than
 // Allowed.
 func (b *Batch) Wants() (permits int64, detail bool) {
@@ -298,12 +294,12 @@ type Request struct {
 	Err error
 
 	state atomic.Int32 // a requestState
-	batch *Batch       // that it is part of; nil for a waiter; guarded by the entry
+	batch *Batch       // that it is part of; nil for a waiter and a lone request; guarded by the entry
 	call  *Call        // that this caller reports, or nil
 }
 
 // The states of a request. The end of its call and a caller that leaves may meet: the first of the two
-// changes inFlight. All other changes are made with the entry locked.
+// changes inFlight. All other changes of a request that an entry knows are made with that locked.
 const (
 	queued    = iota // not yet in a call
 	inFlight         // in a call that is in flight

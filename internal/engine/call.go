@@ -103,7 +103,7 @@ func (l *Limiter) end(ctx context.Context, e *entry, b *Batch) (again bool) {
 	l.answer(b)
 	var done []*waiter
 	if b.queue != nil {
-		done = b.queue.settle(b, &g.callTime)
+		done = b.queue.applyReply(b, &g.callTime)
 	}
 	var unused release
 	if g.hooked {
@@ -241,7 +241,7 @@ func (g *Engine) Eval(ctx context.Context, before []redisx.Call, script *redisx.
 }
 
 // Change runs a call that changes the limiters that depend on these keys. It revokes their leases
-// before and after, and waits for those in transit, so that the call meets none. When the call has
+// before and after, and waits for those in transit, at most longTransfer. When the call has
 // ended, even with an error, their queues ask Redis again and no denial from before is used.
 func Change[T any](ctx context.Context, g *Engine, keys []string,
 	call func(context.Context) (T, error)) (T, error) {

@@ -1,5 +1,5 @@
-// Package engine sends the calls of limiters to Redis. Callers of one limiter that arrive at the
-// same time share a call. Callers that wait are queued.
+// Package engine sends the calls of limiters to Redis. The first caller of a
+// limiter has a call of its own. Callers that arrive meanwhile share calls. Callers that wait are queued.
 // Permits that arrive for a caller that has left are released. Denials can be answered from memory,
 // and grants from leases.
 //
@@ -15,8 +15,10 @@
 //
 //	call of           context          more commands are sent               moving slot
 //	a batch           Batch.context    while a caller is left or, if it     1/4 s
-//	                                   brings a lease, for its length
-//	one caller        [Detach]         until the context of the caller ends 1/4 s
+//	                                   asks for a lease, for its length
+//	one caller        [Detach]         until the context of the caller ends 1/4 s, of
+//	                                                                        Taken.Settle
+//	                                                                        until it ends
 //	no caller: the    [Unattended]     for a minute                         a minute
 //	release of permits
 //
@@ -158,8 +160,8 @@ func (y *yields) collect(enough int, callers func() int) {
 	}
 }
 
-// alone is the number of callers of a call that no other caller can join.
-func alone() int { return 1 }
+// uncounted stands for the number of callers of a queue's call: whether others join it is not counted.
+func uncounted() int { return 1 }
 
 // yield lets other goroutines run, and reports whether the process is not too busy for that.
 func (y *yields) yield(callers func() int) bool {
@@ -186,7 +188,7 @@ type workers struct {
 	sweeping atomic.Bool  // a timer for sweep runs
 }
 
-// task is the lone call of a batch, or the calls of an entry.
+// task is the call of a lone batch, or the calls of an entry.
 type task struct {
 	l   *Limiter
 	ctx context.Context //nolint:containedctx // of a caller, for its values

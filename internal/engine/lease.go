@@ -167,8 +167,8 @@ func (h *leaseSet) runsOut(s *activeLease, now time.Time, remains time.Duration)
 	return left <= float64(h.demand(now))*float64(ahead)
 }
 
-// plan sets the lease that a batch asks for besides the permits of its requests. The entry is
-// locked.
+// plan sets the lease that a batch asks for besides the permits of its requests. It returns how often leases
+// were revoked until then. The entry is locked.
 func (h *leaseSet) plan(b *Batch) (revokes uint64) {
 	b.Lease = Lease{}
 	if h == nil || h.fetch != nil || h.limiter.Engine.changes.any(h.limiter.DependsOn) {

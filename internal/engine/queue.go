@@ -267,9 +267,9 @@ func (q *queue) serveFrom(h *leaseSet) (done []*waiter) {
 	return done
 }
 
-// settle applies the reply to a call. It removes and returns the waiters that were granted permits, or
+// applyReply applies the reply to a call. It removes and returns the waiters that were granted permits, or
 // whose request failed. The others keep their places.
-func (q *queue) settle(b *Batch, times *callTime) (done []*waiter) {
+func (q *queue) applyReply(b *Batch, times *callTime) (done []*waiter) {
 	err := b.err
 	if err == nil {
 		times.add(q.callTook())

@@ -165,8 +165,8 @@ func TestQueue_WaitersArriveAndLeave_SumsMatch(t *testing.T) {
 			q.batch.Requests[0].Allowed = random.IntN(2) == 0
 			q.batch.err, q.batch.queue, q.batch.Lost = err, q, nil
 			l.answer(&q.batch)
-			q.wakeAll(q.settle(&q.batch, new(callTime)))
-			l.check(e, q, err)
+			q.wakeAll(q.applyReply(&q.batch, new(callTime)))
+			l.endUnservable(e, q, err)
 		}
 		all = slices.DeleteFunc(all, func(w *waiter) bool { return w.state.Load() >= answered })
 		var wanted, ahead int64

@@ -74,7 +74,8 @@ type entry struct {
 	leases *leaseSet // or nil
 }
 
-// lockEntry returns the entry of a limiter, locked. It is to be unlocked with unlockEntry.
+// lockEntry returns the entry of a limiter, locked. It is to be unlocked with unlockEntry, unless it has a
+// batch or a queue by then.
 func (n *registry) lockEntry(l *Limiter) *entry {
 	for {
 		if e := n.lockExisting(l.ID); e != nil {

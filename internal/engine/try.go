@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Try asks for permits once, in one call with all callers of the limiter that ask at the same time. It
-// ends with ctx. If the call was sent by then, permits that arrive are released.
+// Try asks for permits without a wait for them. A caller that finds others of its limiter shares a call
+// with them. Try ends with ctx. If the call was sent by then, permits that arrive are released.
 func (l *Limiter) Try(ctx context.Context, ask Ask, result *Result) error {
 	if l.Engine.hooked {
 		return l.tryHooked(ctx, ask, result)
@@ -241,8 +241,8 @@ func (l *Limiter) sendBatches(ctx context.Context, e *entry, inline bool) {
 	}
 }
 
-// abandon takes a caller whose context has ended out of its batch. It reports false if the answer
-// is already there.
+// abandon takes a caller whose context has ended out of its batch, or if that was sent, has the permits that
+// arrive released. It reports false if the answer is already there.
 func abandon(e *entry, r *Request) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

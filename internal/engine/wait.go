@@ -144,7 +144,7 @@ func (l *Limiter) serve(e *entry, q *queue) {
 	g := l.Engine
 	for {
 		// Callers that arrive at the same time, or that the last reply has woken, can still join.
-		g.yields.yield(alone)
+		g.yields.yield(uncounted)
 		e.mu.Lock()
 		if q.waiters.first == nil {
 			e.queue = nil
@@ -185,7 +185,7 @@ func (l *Limiter) callForQueue(e *entry, q *queue) {
 	returned := false
 	defer func() {
 		if !l.Engine.hooked || !l.releaseForFirst(e, q) {
-			l.check(e, q, q.batch.err)
+			l.endUnservable(e, q, q.batch.err)
 		}
 		if q.batch.sent.call != nil {
 			q.batch.takeCall().reportAlone() // if no caller does
@@ -225,22 +225,22 @@ func (q *queue) wakeAll(done []*waiter) {
 	}
 }
 
-// check removes waiters that had arrived before a call: all if the call failed, else those that
+// endUnservable removes waiters that had arrived before a call: all if the call failed, else those that
 // cannot be served in time. It unlocks the entry after each page, so that callers that arrive or
 // leave do not wait.
-func (l *Limiter) check(e *entry, q *queue, err error) {
+func (l *Limiter) endUnservable(e *entry, q *queue, err error) {
 	for more := true; more; {
 		var done []*waiter
 		e.mu.Lock()
-		done, more = l.checkPage(q, err)
+		done, more = l.unservablePage(q, err)
 		e.mu.Unlock()
 		q.wakeAll(done)
 	}
 }
 
-// checkPage checks a page of those waiters. After the last page, it plans the call for those that
+// unservablePage checks a page of those waiters. After the last page, it plans the call for those that
 // arrived later.
-func (l *Limiter) checkPage(q *queue, err error) (done []*waiter, more bool) {
+func (l *Limiter) unservablePage(q *queue, err error) (done []*waiter, more bool) {
 	now := time.Now()
 	for page := MaxRequests; ; page-- {
 		w := q.fresh.toCheck()

@@ -94,7 +94,7 @@ func TestBreaker_AnswerDuringAFailure_IsNoOutage(t *testing.T) {
 		for range 10 {
 			runtime.Gosched() // it mostly waits by then
 		}
-		b.recordGrant()
+		b.recordUp()
 		b.mu.Unlock()
 		both.Wait()
 		if b.down.Load() {

@@ -262,20 +262,20 @@ func OutcomeOf[R any](ctx context.Context) (limit.Outcome, bool) {
 // SettleIn sets the final cost of the innermost visit of a context. It does nothing for a request that
 // has taken no permits. Errors begin with the name of the package.
 func SettleIn[R any](ctx context.Context, pkg string, cost int64) error {
-	return settle(ctx.Value(visitKey[R]{}), pkg, cost)
+	return setCost(ctx.Value(visitKey[R]{}), pkg, cost)
 }
 
 // SettleByFile is SettleIn for the innermost visit that the rules of a file have decided.
 func SettleByFile(ctx context.Context, pkg string, cost int64) error {
-	return settle(ctx.Value(fileVisitKey{}), pkg, cost)
+	return setCost(ctx.Value(fileVisitKey{}), pkg, cost)
 }
 
-func settle(visit any, pkg string, cost int64) error {
+func setCost(visit any, pkg string, cost int64) error {
 	err := error(nil)
 	if cost < 0 {
 		err = fmt.Errorf("%w: a cost of %d to settle, want 0 or more", rratelimiter.ErrInvalidPermits, cost)
-	} else if v, ok := visit.(interface{ settle(cost int64) error }); ok {
-		err = v.settle(cost)
+	} else if v, ok := visit.(interface{ setCost(cost int64) error }); ok {
+		err = v.setCost(cost)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", pkg, err)
@@ -283,19 +283,19 @@ func settle(visit any, pkg string, cost int64) error {
 	return nil
 }
 
-func (v *Visit[R]) settle(cost int64) (err error) {
+func (v *Visit[R]) setCost(cost int64) (err error) {
 	if !v.decided.Passes() {
 		return nil
 	}
 	for d := v.decided; d != nil; d = d.Before {
-		if failed := d.settle(cost); failed != nil {
+		if failed := d.setCost(cost); failed != nil {
 			err = errors.Join(failed, err)
 		}
 	}
 	return err
 }
 
-func (d *Decided) settle(cost int64) error {
+func (d *Decided) setCost(cost int64) error {
 	if d.Result != limit.Acquired {
 		return nil
 	}
@@ -304,7 +304,7 @@ func (d *Decided) settle(cost int64) error {
 		return fmt.Errorf("%w: a cost of %d to settle: at most 2^53 more permits can be charged",
 			rratelimiter.ErrInvalidPermits, cost)
 	}
-	if !d.settles(d.Request, cost) {
+	if !d.canSettle(d.Request, cost) {
 		return fmt.Errorf("a limiter of type %T has taken %d permits and cannot settle for %d: %w", d.Request.Limiter,
 			taken, cost, errors.ErrUnsupported)
 	}

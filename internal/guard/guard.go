@@ -44,8 +44,7 @@ type Guard struct {
 type Changed = func(node string, up bool, err error)
 
 // New returns a guard. Its callback may be nil. It receives each change of the state of a node in
-// order. No lock is held. The request that observes the change calls it, or the prober at the end of an
-// outage.
+// order. No lock is held. The request that observes the change calls it, or the prober.
 func New(deadline time.Duration, changed Changed) *Guard {
 	g := &Guard{reports: &reports{changed: changed}, local: buckets{clock: clock{time.Now()}}}
 	g.SetDeadline(deadline)
@@ -117,7 +116,8 @@ func (g *Guard) Ask(ctx context.Context, q Request) Answer {
 	return g.askAndWait(ctx, q)
 }
 
-// try decides a request without a denial to wait for: by a pause, by Redis, or without it by the mode.
+// try asks once for a request: it is decided by a pause, by Redis, or without it by the mode. One that may
+// wait without a bound waits in the line of its limiter.
 func (g *Guard) try(ctx context.Context, q Request) (a Answer) {
 	b := g.breakerOf(q.Limiter)
 	if q.Pauses != nil {
@@ -143,7 +143,7 @@ func (g *Guard) try(ctx context.Context, q Request) (a Answer) {
 // deadline of ctx.
 func (g *Guard) take(ctx context.Context, q Request) (a Answer, late bool, err error) {
 	if q.Wait == Forever && q.MaxWaiting == 0 && hasLine(q.Limiter) {
-		return join(ctx, q, g.deadline())
+		return waitInOwnLine(ctx, q, g.deadline())
 	}
 	ctx, stop := context.WithTimeout(ctx, g.deadline())
 	defer stop()
@@ -170,7 +170,7 @@ func (g *Guard) take(ctx context.Context, q Request) (a Answer, late bool, err e
 func (b *breaker) answered(ctx context.Context, l Limiter, a Answer) Answer {
 	if a.Decision.Allowed {
 		if a.Result = limit.Acquired; !a.fromMemory {
-			b.recordGrant()
+			b.recordUp()
 		}
 		return a
 	}
@@ -229,8 +229,8 @@ func (g *Guard) withoutRedis(q Request, err error) Answer {
 	return byMode(q.Mode, err)
 }
 
-// byMode answers a request whose key or limiter is unknown. Local is Closed for it, since no bucket
-// belongs to it. So is Open for a mistake of the program.
+// byMode answers a request that neither Redis nor a local share has decided. Local is Closed for it. So is
+// Open for a mistake of the program.
 func byMode(mode limit.FailureMode, err error) Answer {
 	if mode == limit.Open && !IsMistake(err) {
 		return answer(limit.FailedOpen, err)
@@ -258,13 +258,13 @@ func (g *Guard) Settle(ctx context.Context, q Request, a Answer, cost int64) err
 		err = b.explain(q.Limiter, err)
 		b.recordError(ctx, q.Limiter, err)
 	} else {
-		b.recordGrant()
+		b.recordUp()
 	}
 	return err
 }
 
-// settles reports whether the cost of a granted request can be changed to a final one.
-func (a Answer) settles(q Request, cost int64) bool {
+// canSettle reports whether the cost of a granted request can be changed to a final one.
+func (a Answer) canSettle(q Request, cost int64) bool {
 	switch {
 	case cost == q.Permits || a.Local:
 		return true

@@ -19,8 +19,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// node is a node of Redis: a single server, or a master of a Redis Cluster. Limiters of types that are
-// not this library's share the zero node.
+// node is a node of Redis: a single server, or a master of a Redis Cluster. Limiters of other types, which
+// wrap none of this library, share the zero node.
 type node struct {
 	engine *engine.Engine
 	name   string // its address on a cluster; "" for a single server, and until the slots are known
@@ -139,8 +139,8 @@ func (b *breaker) recordAnswer(ctx context.Context, l Limiter) {
 	}
 }
 
-// recordGrant records that Redis has granted now.
-func (b *breaker) recordGrant() {
+// recordUp records that Redis can grant now.
+func (b *breaker) recordUp() {
 	b.lastAnswer.Store(b.now())
 	if b.down.Load() {
 		b.mu.Lock()
@@ -350,7 +350,7 @@ func (b *breaker) observe(on target, err error) {
 	b.mu.Unlock()
 	switch statusOf(err) {
 	case callAnswered, callRefused:
-		b.recordGrant()
+		b.recordUp()
 		b.mu.Lock()
 		b.pause = b.deadline() // for callers that wait, see whileUp
 		b.mu.Unlock()

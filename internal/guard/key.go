@@ -56,8 +56,8 @@ func Hash(key string) string {
 
 var joinEscapes = strings.NewReplacer(`|`, `\|`, `\`, `\\`)
 
-// Join joins several keys into one. Different keys stay different.
-func Join(keys ...string) string {
+// JoinKeys joins several keys into one. Different keys stay different.
+func JoinKeys(keys ...string) string {
 	escaped := make([]string, len(keys))
 	for i, key := range keys {
 		escaped[i] = joinEscapes.Replace(key)
@@ -65,9 +65,9 @@ func Join(keys ...string) string {
 	return strings.Join(escaped, "|")
 }
 
-// Combine joins n keys, of which key returns each. If one is unknown or empty, that is an error,
+// CombineKeys joins n keys, of which key returns each. If one is unknown or empty, that is an error,
 // whose text begins with the caller.
-func Combine(caller string, n int, key func(i int) (string, error)) (string, error) {
+func CombineKeys(caller string, n int, key func(i int) (string, error)) (string, error) {
 	keys := make([]string, n)
 	for i := range keys {
 		var err error
@@ -78,7 +78,7 @@ func Combine(caller string, n int, key func(i int) (string, error)) (string, err
 			return "", fmt.Errorf("%s: key %d is empty", caller, i+1)
 		}
 	}
-	return Join(keys...), nil
+	return JoinKeys(keys...), nil
 }
 
 // Each returns a function that opens the limiter of a key, with a description of the policies that

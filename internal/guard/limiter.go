@@ -62,7 +62,7 @@ func takeFrom(ctx context.Context, q Request, each bool) (a Answer, err error) {
 		TakeEach(ctx context.Context, permits int64) ([]rratelimiter.Decision, error)
 	}); ok && each {
 		if a.Each, err = l.TakeEach(ctx, q.Permits); err == nil {
-			a.Decision = combine(a.Each)
+			a.Decision = combineDecisions(a.Each)
 		}
 		return a, err
 	}
@@ -202,8 +202,8 @@ func Shown(each []rratelimiter.Decision) int {
 	return shown
 }
 
-// combine combines the decisions of several policies, as limit.Limiter.Take does.
-func combine(each []rratelimiter.Decision) (d rratelimiter.Decision) {
+// combineDecisions combines the decisions of several policies, as limit.Limiter.Take does.
+func combineDecisions(each []rratelimiter.Decision) (d rratelimiter.Decision) {
 	if len(each) == 0 {
 		return d
 	}

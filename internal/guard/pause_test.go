@@ -75,7 +75,7 @@ func TestGate_CallsFailDuringAPause_NoneSpins(t *testing.T) {
 		g := NewGate("", s, Hooks[int]{Choose: func(int) (Limiter, error) { return p, nil }}, true)
 		g.Pause(p, 10*time.Second)
 		synctest.Wait()
-		g.guard.breakerOf(p).recordGrant()
+		g.guard.breakerOf(p).recordUp()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		g.Decide(ctx, 1)

@@ -11,7 +11,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// Settings are the options that the middleware of HTTP and the interceptors of gRPC have in common.
+// Settings are the options of the middleware of HTTP and the interceptors of gRPC that a gate or a file of
+// rules knows. Some are of one of the two.
 type Settings struct {
 	Wait         time.Duration // in place of a denial; 0 for none, or for outgoing calls Forever
 	Shadow       bool          // every request passes

@@ -152,7 +152,7 @@ func (b *buckets) take(q Request, share float64) (Answer, bool) {
 		each[i] = s.decide(b.all[keys[i]], now, q.Permits)
 	}
 	var a Answer
-	a.Result, a.Local, a.Decision = limit.Rejected, true, combine(each)
+	a.Result, a.Local, a.Decision = limit.Rejected, true, combineDecisions(each)
 	if a.Decision.Allowed {
 		a.Result = limit.Acquired
 		after := make([]bucket, len(keys))
@@ -161,8 +161,8 @@ func (b *buckets) take(q Request, share float64) (Answer, bool) {
 			each[i] = shapes[i].decide(*one, now, 0)
 			after[i] = *one
 		})
-		a.Decision = combine(each)
-		a.Receipt = receipt.Receipt{Permits: q.Permits, Local: func(more int64) { b.settle(keys, shapes, after, more) }}
+		a.Decision = combineDecisions(each)
+		a.Receipt = receipt.Receipt{Permits: q.Permits, Local: func(more int64) { b.adjust(keys, shapes, after, more) }}
 		if slices.ContainsFunc(shapes, func(s shape) bool { return s.lease > 0 }) {
 			a.Receipt.Return = func(_ context.Context, permits int64) error {
 				b.giveBack(after, permits)
@@ -176,9 +176,9 @@ func (b *buckets) take(q Request, share float64) (Answer, bool) {
 	return a, true
 }
 
-// settle takes more permits than a request has taken, free or not, or refunds some if more is
+// adjust takes more permits than a request has taken, free or not, or refunds some if more is
 // negative. after is the buckets as the request left them.
-func (b *buckets) settle(keys []bucketKey, shapes []shape, after []bucket, more int64) {
+func (b *buckets) adjust(keys []bucketKey, shapes []shape, after []bucket, more int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := b.now()
@@ -236,7 +236,7 @@ func (b *buckets) fitLocked(keys []bucketKey, now int64) bool {
 	return len(b.all)+missing() <= maxBuckets
 }
 
-// tidy sweeps if a sweep is due. It is not called without buckets.
+// tidy sweeps if a sweep is due.
 func (b *buckets) tidy() {
 	if due := b.clean.Load(); due == 0 || b.now() < due {
 		return

@@ -120,7 +120,7 @@ func pausedFor(left time.Duration) (a Answer) {
 func (g *Guard) waitInLine(ctx context.Context, q Request, denied Answer, most time.Duration) Answer {
 	up, stop := g.whileUp(ctx, q.Limiter)
 	defer stop(nil)
-	a, late, err := join(up, q, most)
+	a, late, err := waitInOwnLine(up, q, most)
 	b := g.breakerOf(q.Limiter)
 	if err != nil {
 		if !late && q.Wait > 0 && up.Err() == nil && isTimeout(err) && !b.isSilent() {
@@ -149,9 +149,9 @@ func served(d rratelimiter.Decision, permits int64) rratelimiter.Decision {
 		ResetAfter: d.ResetAfter}
 }
 
-// join waits in the line of a limiter for at most a time, or Forever. With late, no permits are free
+// waitInOwnLine waits in the line of a limiter for at most a time, or Forever. With late, no permits are free
 // before the deadline of ctx, which is no failure to make a connection in time.
-func join(ctx context.Context, q Request, most time.Duration) (a Answer, late bool, err error) {
+func waitInOwnLine(ctx context.Context, q Request, most time.Duration) (a Answer, late bool, err error) {
 	end := time.Now().Add(most)
 	if h := handleOf(q.Limiter); h != nil {
 		var r engine.Result

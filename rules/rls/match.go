@@ -49,10 +49,10 @@ func (d *domain) nameOf(desc *descriptor) string {
 		}
 		parts = append(parts, entry.GetKey(), value)
 		if prefix == namePrefix && d.slotBy != "" && entry.GetKey() == d.slotBy {
-			prefix = "{" + guard.Name(prefix, guard.Join(d.name, value)) + "}"
+			prefix = "{" + guard.Name(prefix, guard.JoinKeys(d.name, value)) + "}"
 		}
 	}
-	return guard.Name(prefix, guard.Join(parts...))
+	return guard.Name(prefix, guard.JoinKeys(parts...))
 }
 
 // resolve finds the limits of each descriptor.

@@ -164,7 +164,7 @@ func keyOfTexts(texts []string) string {
 	if len(texts) == 1 {
 		return texts[0]
 	}
-	return guard.Join(texts...)
+	return guard.JoinKeys(texts...)
 }
 
 func (p keyPart) of(r *Request, segments []string, c *condition) (text string, exact bool, err error) {
