@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -238,101 +237,6 @@ func (g *Engine) Eval(ctx context.Context, before []redisx.Call, script *redisx.
 		}
 	}
 	return message, err
-}
-
-// Change runs a call that changes the limiters that depend on these keys. It revokes their leases
-// before and after, and waits for those in transit, at most longTransfer. When the call has
-// ended, even with an error, their queues ask Redis again and no denial from before is used.
-func Change[T any](ctx context.Context, g *Engine, keys []string,
-	call func(context.Context) (T, error)) (T, error) {
-	return Refund(ctx, g, keys, func(ctx context.Context) (T, error) {
-		if g.lease == 0 {
-			return call(ctx)
-		}
-		g.changes.count(keys, 1)
-		defer g.changes.count(keys, -1)
-		late := make(chan struct{})
-		defer time.AfterFunc(longTransfer, func() { close(late) }).Stop()
-		revoke := func() {
-			var releases []release
-			for _, key := range keys {
-				releases = append(releases, g.revoke(key)...)
-			}
-			runAll(ctx, releases)
-			g.awaitTransfers(keys, late)
-		}
-		revoke()
-		defer revoke() // leases that arrived late
-		return call(ctx)
-	})
-}
-
-// Refund is Change for a call that refunds permits. It leaves leases as they are.
-func Refund[T any](ctx context.Context, g *Engine, keys []string,
-	call func(context.Context) (T, error)) (T, error) {
-	return Detach(ctx, func(ctx context.Context) (T, error) {
-		defer func() {
-			for _, key := range keys {
-				g.invalidate(key)
-			}
-		}()
-		return call(ctx)
-	})
-}
-
-// Charge is Change for a call that takes permits, which it reports to the Observer: on the
-// goroutine of its caller, if that still waits.
-func Charge[T any](ctx context.Context, l *Limiter, permits int64, call func(context.Context) (T, error)) (T, error) {
-	o := l.Engine.observer
-	if o == nil || o.RedisCall == nil {
-		return Change(ctx, l.Engine, l.DependsOn, call)
-	}
-	c := &Call{Limiter: l, Requests: 1, Permits: permits}
-	var ended atomic.Int32 // the call, and the caller's wait for it: the second reports
-	value, err := Change(ctx, l.Engine, l.DependsOn, func(ctx context.Context) (T, error) {
-		c.began = time.Now()
-		value, err := call(ctx)
-		if c.finish(0, err); ended.Add(1) == 2 {
-			c.reportAlone()
-		}
-		return value, err
-	})
-	if ended.Add(1) == 2 {
-		c.report(ctx, l)
-	}
-	return value, err
-}
-
-// invalidate forgets the denials of limiters that depend on a key, and has their queues ask Redis at once.
-func (g *Engine) invalidate(key string) {
-	g.denials.forget(key)
-	for _, id := range g.dependents.of(key) {
-		g.wake(id)
-	}
-}
-
-// wake has the queue of a limiter ask Redis at once.
-func (g *Engine) wake(id string) {
-	e := g.registry.lockExisting(id)
-	if e == nil {
-		return
-	}
-	if e.queue != nil {
-		e.queue.fresh.stale = true
-		e.queue.wake()
-	}
-	g.registry.unlockEntry(e)
-}
-
-// revoke revokes the leases of all limiters that depend on a key, and returns the releases to run.
-func (g *Engine) revoke(key string) (releases []release) {
-	for _, id := range g.dependents.of(key) {
-		if e := g.registry.lockExisting(id); e != nil {
-			releases = e.leases.revoke(releases)
-			g.registry.unlockEntry(e)
-		}
-	}
-	return releases
 }
 
 // callContext is the context of a call to Redis. Its Done is nil: when a context ends, rueidis

@@ -27,6 +27,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"hash/maphash"
 	"runtime"
@@ -37,6 +38,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/rratelimiter/rratelimiter/internal/receipt"
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
@@ -44,6 +46,8 @@ import (
 // flight, while permits are leased, and while a denial is cached. No goroutine outlives the last
 // command to Redis, releases included, by more than 100 ms.
 type Engine struct {
+	Nodes *redisx.Nodes
+
 	redis    rueidis.Client
 	now      func() time.Time // nil: the server's clock
 	ownClock bool             // the program set now, which may panic
@@ -53,7 +57,6 @@ type Engine struct {
 	dependents index    // the limiters with a queue or leases
 	transfers  sync.Map // the *transfer of each lease that is being fetched or released
 	changes    changesInFlight
-	Nodes      *redisx.Nodes
 	yields     yields
 	callTime   callTime
 	workers    workers
@@ -136,6 +139,55 @@ func (g *Engine) AppendMicros(to []byte, now time.Time) []byte {
 
 // ServerTime reports whether the server's clock is used.
 func (g *Engine) ServerTime() bool { return g.now == nil }
+
+// Limiter is a limiter as the engine sees it. Limiters with one ID share their calls. An ID begins
+// with the kind of its limiter and a space, so that limiters of two kinds never share an ID.
+//
+// A Limiter is not copied. Only Tick is optional.
+type Limiter struct {
+	Engine    *Engine
+	ID        string
+	Name      string   // in errors
+	Policy    string   // for an Observer
+	DependsOn []string // the keys whose changes affect it, at least one: see Change
+	Protocol  Protocol
+	Leases    bool          // its script can lease permits
+	Tick      time.Duration // the precision of the time in its calls; 0 for a millisecond
+}
+
+func (l *Limiter) tick() time.Duration { return cmp.Or(l.Tick, time.Millisecond) }
+
+// Protocol translates between batches and the script of a limiter.
+type Protocol interface {
+	// Call returns the script that takes the permits of a batch, and its keys.
+	Call(b *Batch) (*redisx.Script, []string)
+
+	// Arguments sets the Args of a batch. The time is that of Engine.Now.
+	Arguments(b *Batch, now time.Time)
+
+	// Answer reads the reply to a batch. It sets the answers, errors and granted Permits of the
+	// requests, and the other fields of Batch that the reply reports. If the script needs another
+	// call, Answer sets the Args of that call and returns true. It may set Before as well. Such a
+	// reply has granted nothing.
+	Answer(b *Batch, reply rueidis.RedisMessage) (again bool, err error)
+
+	// Receipt returns the Refund and the Return of a receipt for permits that the call of the batch has
+	// Granted to requests. They are nil if that is not possible. They are used when the batch no longer is.
+	Receipt(b *Batch) (refund, giveBack receipt.Refund)
+
+	// Refund returns a function that refunds the permits of the Lost requests, or nil if that is
+	// not possible. The function runs when the batch is no longer used, and no caller waits for it.
+	Refund(b *Batch) func(context.Context)
+
+	// Explain adds the limiter to the error of a call.
+	Explain(ctx context.Context, err error) error
+
+	// AboveLimit returns the error of a request that can never be granted.
+	AboveLimit(permits, limit int64) error
+}
+
+// leases reports whether the limiter's permits may be leased.
+func (l *Limiter) leases() bool { return l.Leases && l.Engine.lease > 0 }
 
 // A yield in a busy process lasts until all of its goroutines have run. If it brings no caller, the
 // process is busy with other work, and calls stop to yield for a while.

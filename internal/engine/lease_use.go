@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
@@ -171,34 +170,6 @@ func (g *Engine) awaitTransfers(keys []string, late <-chan struct{}) {
 			return
 		}
 	}
-}
-
-// changesInFlight counts the changes in flight by key. Meanwhile limiters that depend on the key lease
-// nothing.
-type changesInFlight struct {
-	mu    sync.Mutex
-	calls map[string]int
-}
-
-// count adds to the number of changes in flight.
-func (c *changesInFlight) count(keys []string, more int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.calls == nil {
-		c.calls = make(map[string]int)
-	}
-	for _, key := range keys {
-		if c.calls[key] += more; c.calls[key] == 0 {
-			delete(c.calls, key)
-		}
-	}
-}
-
-// any reports whether a change of one of these keys is in flight.
-func (c *changesInFlight) any(keys []string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.ContainsFunc(keys, func(key string) bool { return c.calls[key] > 0 })
 }
 
 // release returns the release of a lease. It ends the transfer that has fetched the lease, or a new

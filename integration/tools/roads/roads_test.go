@@ -31,10 +31,10 @@ var ceilings = []struct {
 	{"Keyed.TryAcquire", 35, 8},
 	{"Limiter.TryAcquire", 36, 12},
 	{"Keyed.TryAcquire, context that ends", 41, 8},
-	{"Acquire, which waits", 108, 15},
-	{"httplimit.Middleware(Each), a request", 118, 25},
-	{"rules, a request", 159, 32},
-	{"rules, a reload", 130, 28},
+	{"Acquire, which waits", 105, 15},
+	{"httplimit.Middleware(Each), a request", 113, 24},
+	{"rules, a request", 140, 31},
+	{"rules, a reload", 115, 20},
 }
 
 // The most stack that a lone call uses until it reaches the Redis client.
