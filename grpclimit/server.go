@@ -62,7 +62,10 @@ func StreamServerInterceptor(choose func(context.Context, Call) (Limiter, error)
 			return r.err
 		}
 		if v == nil {
-			return handler(srv, &admitted{ss, c.Context})
+			if c.Context != ss.Context() {
+				ss = &admitted{ss, c.Context}
+			}
+			return handler(srv, ss)
 		}
 		ended := 0
 		defer func() { v.End(c, ended) }()
@@ -122,6 +125,7 @@ func (g *gate) admit(c *call) (*guard.Visit[call], *refusal) {
 	case d == nil:
 		return nil, nil
 	case !d.Passes():
+		g.Visit(c.Context, d).End(*c, 0)
 		return nil, newRefusal(c.Context, d)
 	}
 	return g.Visit(c.Context, d), nil

@@ -118,7 +118,10 @@ func TestServerInterceptors_HealthAndReflection_Pass(t *testing.T) {
 			func(context.Context, any) (any, error) { return nil, nil })
 		assert.Equal(t, want, status.Code(err), method)
 		err = grpclimit.StreamServerInterceptor(denies)(nil, &stream{ctx: t.Context()},
-			&grpc.StreamServerInfo{FullMethod: method}, func(any, grpc.ServerStream) error { return nil })
+			&grpc.StreamServerInfo{FullMethod: method}, func(_ any, ss grpc.ServerStream) error {
+				assert.IsType(t, new(stream), ss, "the stream of an earlier interceptor")
+				return nil
+			})
 		assert.Equal(t, want, status.Code(err), method)
 	}
 }

@@ -28,13 +28,17 @@ var (
 // setHeaders sets the headers of a decision and of those before it, and those of a problem document. The
 // handler, an inner Middleware or an upstream may have set the same fields of a response with this status.
 func setHeaders(h http.Header, o *guard.Decided, status int, document bool) {
-	refused := !o.Passes()
-	for ; o != nil; o = o.Before {
-		if style := HeaderStyle(o.Settings.Headers); !o.Shadow && style != NoHeaders || !o.Passes() {
-			setFields(h, style, o, status)
+	denied := NoHeaders // the style of a denial with numbers
+	if !o.Passes() && o.Result == limit.Rejected && o.Decision.Limit > 0 {
+		denied = HeaderStyle(o.Settings.Headers)
+	}
+	for last := o; o != nil; o = o.Before {
+		style := HeaderStyle(o.Settings.Headers)
+		if o != last && style == denied {
+			status = http.StatusTooManyRequests // so the denial stays
 		}
-		if refused {
-			status = http.StatusTooManyRequests // what denied is shown
+		if !o.Shadow && style != NoHeaders || !o.Passes() {
+			setFields(h, style, o, status)
 		}
 	}
 	if document {

@@ -59,9 +59,10 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var d *guard.Decided
 	if m.Asks == nil {
 		d = m.gate.Decide(r.Context(), r)
-	} else {
-		ctx, asks := m.Asks(r.Context(), r)
+	} else if ctx, asks := m.Asks(r.Context(), r); len(asks) > 0 {
+		own := r
 		r = r.WithContext(ctx)
+		defer copyBack(own, r)
 		d = m.gate.DecideAll(ctx, r, asks)
 	}
 	if d == nil {
@@ -69,11 +70,13 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	v := m.gate.Visit(r.Context(), d)
+	inside := r.WithContext(v)
 	if !d.Passes() {
+		defer v.End(r, 0)
 		dropContent(w)
 		setHeaders(w.Header(), d, 0, m.refuse == nil)
 		if m.refuse != nil {
-			m.refuse.ServeHTTP(w, r.WithContext(v))
+			m.refuse.ServeHTTP(w, inside)
 		} else {
 			writeRefusal(w, d)
 		}
@@ -89,13 +92,20 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	returned := false
 	defer func() { // also if the handler panics
+		copyBack(r, inside)
 		if later.begun(http.StatusOK); !returned {
 			sent = 0
 		}
 		v.End(r, sent)
 	}()
-	m.next.ServeHTTP(w, r.WithContext(v))
+	m.next.ServeHTTP(w, inside)
 	returned = true
+}
+
+// copyBack gives a request what handlers have set in its copy: an outer handler may read the pattern, and
+// [http.Server] removes the files of the form.
+func copyBack(r, inside *http.Request) {
+	r.Pattern, r.MultipartForm = inside.Pattern, inside.MultipartForm
 }
 
 // seesResponse reports whether the status or the headers of a response depend on a decision.

@@ -154,3 +154,18 @@ func TestMiddleware_ResponseWriter_IsUsedInEachWay(t *testing.T) {
 		})
 	}
 }
+
+// TestMiddleware_Handler_ChangesTheRequest: an outer handler reads the pattern, and http.Server removes the
+// files of the form.
+func TestMiddleware_Handler_ChangesTheRequest(t *testing.T) {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /files/{id}", func(_ http.ResponseWriter, r *http.Request) {
+		assert.NoError(t, r.ParseMultipartForm(1))
+	})
+	body := "--b\r\nContent-Disposition: form-data; name=a; filename=a\r\n\r\nx\r\n--b--\r\n"
+	r := httptest.NewRequest(http.MethodPost, "/files/1", strings.NewReader(body))
+	r.Header.Set("Content-Type", "multipart/form-data; boundary=b")
+	httplimit.Middleware(httplimit.All(grants))(mux).ServeHTTP(httptest.NewRecorder(), r)
+	assert.Equal(t, "POST /files/{id}", r.Pattern)
+	assert.NotNil(t, r.MultipartForm)
+}

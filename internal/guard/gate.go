@@ -94,16 +94,17 @@ func (g *Gate[R]) Decide(ctx context.Context, r R) *Decided {
 	return g.decide(ctx, r, &ask)
 }
 
-// DecideAll decides a request by several limiters, one after another, and reports each. If one denies, the
-// permits of those before it are released. It returns the last one that decided, and nil for none.
+// DecideAll decides a request by several limiters, one after another until one denies, and reports each. It
+// returns the last one that decided, and nil for none. The end of the visit releases the permits of those
+// before a denial.
 func (g *Gate[R]) DecideAll(ctx context.Context, r R, asks []Ask) (last *Decided) {
 	if g.Skip != nil && g.Skip(r) {
 		return nil
 	}
-	admitted := false
-	defer func() { // also if a callback panics
-		for d := last; d != nil && !admitted; d = d.Before {
-			g.end(ctx, r, d, 0)
+	decided := false
+	defer func() {
+		if !decided && last != nil { // a callback has panicked
+			g.Visit(ctx, last).end(r, last, 0, true)
 		}
 	}()
 	for i := range asks {
@@ -113,10 +114,10 @@ func (g *Gate[R]) DecideAll(ctx context.Context, r R, asks []Ask) (last *Decided
 		}
 		d.Before, last = last, d
 		if !d.Passes() {
-			return last
+			break
 		}
 	}
-	admitted = true
+	decided = true
 	return last
 }
 
@@ -320,27 +321,27 @@ func (d *Decided) setCost(cost int64) error {
 }
 
 // End settles the final cost of a request after its handler has returned, and returns what it has held.
-// status is that of the response, 0 if it is unknown.
-func (v *Visit[R]) End(r R, status int) {
-	for d := v.decided; d != nil; d = d.Before {
-		cost := d.settled.Swap(over)
-		if s := d.Settings; cost == unsettled && !s.Keeps && status > 0 && s.Refunds != nil && s.Refunds(status) {
-			cost = 0
-		}
-		if cost >= 0 || d.Receipt.Return != nil && !d.Settings.Keeps { // else there is nothing to do
-			v.gate.end(v.Context, r, d, cost)
-		}
-	}
-}
+// status is that of the response, 0 if it is unknown. If the request was refused, what admitted it before
+// gets its permits back.
+func (v *Visit[R]) End(r R, status int) { v.end(r, v.decided, status, !v.decided.Passes()) }
 
-// end settles the final cost of a request, unless it is unsettled, and returns what the request has held.
-func (g *Gate[R]) end(ctx context.Context, r R, d *Decided, cost int64) {
+// end ends a decision and those before it, also if a callback panics. With free, the request costs nothing.
+func (v *Visit[R]) end(r R, d *Decided, status int, free bool) {
+	if d.Before != nil {
+		defer v.end(r, d.Before, status, free)
+	}
+	s, cost := d.Settings, d.settled.Swap(over)
+	if free || cost == unsettled && !s.Keeps && status > 0 && s.Refunds != nil && s.Refunds(status) {
+		cost = 0
+	}
+	if d.Receipt.Return != nil && (cost >= 0 || !s.Keeps) {
+		defer v.gate.Return(v.Context, r, d)
+	}
 	if cost >= 0 {
 		a := d.Answer
 		a.Receipt.Return = nil
-		g.reportUnsettled(r, g.guard.Settle(ctx, d.Request, a, cost))
+		v.gate.reportUnsettled(r, v.gate.guard.Settle(v.Context, d.Request, a, cost))
 	}
-	g.Return(ctx, r, d)
 }
 
 // returnFor is how long after a request what it has held can be returned, if Redis is down until then.
