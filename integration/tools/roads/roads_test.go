@@ -32,8 +32,8 @@ var ceilings = []struct {
 	{"Limiter.TryAcquire", 36, 12},
 	{"Keyed.TryAcquire, context that ends", 41, 8},
 	{"Acquire, which waits", 105, 15},
-	{"httplimit.Middleware(Each), a request", 113, 24},
-	{"rules, a request", 140, 31},
+	{"httplimit.Middleware(Each), a request", 115, 24},
+	{"rules, a request", 142, 31},
 	{"rules, a reload", 115, 20},
 }
 
