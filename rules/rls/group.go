@@ -126,29 +126,38 @@ type operation struct {
 	overdraw bool
 }
 
+// TakeEach does the operation, and returns the decision of each policy.
 func (l *operation) TakeEach(ctx context.Context, _ int64) ([]rratelimiter.Decision, error) {
 	switch l.action {
 	case release:
-		if err := l.Release(ctx, l.hits); err != nil {
-			return nil, err
-		}
-		each, err := l.Peek(ctx)
-		for i := range each {
-			each[i].Allowed = true
-		}
-		return each, err
+		return l.releaseEach(ctx)
 	case peek:
 		return l.Peek(ctx)
 	}
+	return l.overdrawEach(ctx)
+}
+
+// releaseEach releases the hits, of which each counts as granted.
+func (l *operation) releaseEach(ctx context.Context) ([]rratelimiter.Decision, error) {
+	if err := l.Release(ctx, l.hits); err != nil {
+		return nil, err
+	}
+	each, err := l.Peek(ctx)
+	for i := range each {
+		each[i].Allowed = true
+	}
+	return each, err
+}
+
+// overdrawEach takes the hits, also those that are not free. A policy that did not have them free denies
+// them.
+func (l *operation) overdrawEach(ctx context.Context) ([]rratelimiter.Decision, error) {
 	each, err := l.Limiter.TakeEach(ctx, l.hits)
 	if err != nil && !errors.Is(err, rratelimiter.ErrPermitsExceedRate) {
 		return nil, err
 	}
-	denied := err != nil
-	for _, one := range each {
-		denied = denied || !one.Allowed
-	}
-	if !denied {
+	isDenied := func(one rratelimiter.Decision) bool { return !one.Allowed }
+	if err == nil && !slices.ContainsFunc(each, isDenied) {
 		return each, nil
 	}
 	if _, err := l.Charge(ctx, l.hits); err != nil {

@@ -33,8 +33,8 @@ func (s *Set) File() *File {
 // Replace puts a file into force.
 func (s *Set) Replace(file *File) { s.current.Store(file) }
 
-// Door is what decides the requests of one middleware by a file that changes.
-type Door struct {
+// door is what decides the requests of one middleware by a file that changes.
+type door struct {
 	set      *Set
 	client   *rratelimiter.Client
 	read     Read
@@ -55,7 +55,7 @@ func ByFile(caller string, set *Set, client *rratelimiter.Client, read Read) gua
 	}
 	return func(to *guard.Settings) {
 		to.Guard = guard.New(to.Deadline, to.Changed) // a reload keeps it
-		d := &Door{set: set, client: client, read: read, settings: *to}
+		d := &door{set: set, client: client, read: read, settings: *to}
 		to.Asks = d.asks
 	}
 }
@@ -76,7 +76,7 @@ func newVersion(file *File, client *rratelimiter.Client, options guard.Settings)
 }
 
 // now returns the current version.
-func (d *Door) now() *version {
+func (d *door) now() *version {
 	file := d.set.File()
 	if v := d.current.Load(); v != nil && v.file == file {
 		return v
@@ -118,7 +118,7 @@ func Matched(ctx context.Context) []string {
 
 // asks returns what decides a request, in order, and its context with the names of the rules. The default
 // logger of slog gets the rules at debug level.
-func (d *Door) asks(ctx context.Context, request any) (context.Context, []guard.Ask) {
+func (d *door) asks(ctx context.Context, request any) (context.Context, []guard.Ask) {
 	v := d.now()
 	r := d.read(ctx, v.file, request)
 	acquires := v.acquires(r)

@@ -72,7 +72,7 @@ func TestDoor_Reload_KeepsTheState(t *testing.T) {
 func TestDoor_ConcurrentRequests_AgreeOnTheNewestFile(t *testing.T) {
 	set := new(Set)
 	set.Replace(parsed(t, one("ban: true")))
-	d := &Door{set: set, client: offline, settings: guard.Settings{Guard: guard.New(time.Second, nil)}}
+	d := &door{set: set, client: offline, settings: guard.Settings{Guard: guard.New(time.Second, nil)}}
 	for range 200 {
 		newest := parsed(t, one("key: ip, limits: 1/s"))
 		var requests sync.WaitGroup
