@@ -40,7 +40,7 @@ func NewKeyed(client *rratelimiter.Client, prefix string, policies ...Policy) *K
 
 // Limiter returns the limiter of a key: for every other call, for [Join] and for the middleware.
 func (k *Keyed) Limiter(key string) *Limiter {
-	if k.plain != "" && key != "" && !strings.ContainsAny(key, "{}") {
+	if k.plain != "" && key != "" && strings.IndexByte(key, '{') < 0 && strings.IndexByte(key, '}') < 0 {
 		return k.plan.limiter("", keyPrefix{k.plain, key, "}:"})
 	}
 	name := k.prefix + key

@@ -124,18 +124,15 @@ func (l *Limiter) checkPermits(ctx context.Context, permits int64) error {
 		return fmt.Errorf("%w: %d permits of %q requested, want at least 1", rratelimiter.ErrInvalidPermits, permits,
 			l.Name())
 	}
-	if err := l.check(ctx); err != nil {
+	if err := l.check(ctx); err != nil || permits <= l.wire.plan.most {
 		return err
 	}
-	if permits > l.wire.plan.most {
-		err := l.wire.AboveLimit(permits, l.wire.plan.most)
-		if permits > engine.MaxPermits {
-			err = fmt.Errorf("%w: %w", rratelimiter.ErrInvalidPermits, err)
-		}
-		l.calls.ReportRefusal(ctx, permits, err)
-		return err
+	err := l.wire.AboveLimit(permits, l.wire.plan.most)
+	if permits > engine.MaxPermits {
+		err = fmt.Errorf("%w: %w", rratelimiter.ErrInvalidPermits, err)
 	}
-	return nil
+	l.calls.ReportRefusal(ctx, permits, err)
+	return err
 }
 
 // Inside is for the packages of this module, which alone can call it.
@@ -204,9 +201,9 @@ func (h *handle) Members() []inside.Member {
 
 // countDrift corrects drift of the limiters of Redisson's layout, which the scripts of a join do not.
 func (l *Limiter) countDrift() {
-	for _, m := range l.wire.members {
-		if m.redisson != nil {
-			m.redisson.CountDrift()
+	for i := range l.wire.members {
+		if r := l.wire.members[i].redisson; r != nil {
+			r.CountDrift()
 		}
 	}
 }

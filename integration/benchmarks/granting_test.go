@@ -114,7 +114,7 @@ func allPolicies() (keys []string) {
 func BenchmarkNames(b *testing.B) {
 	others := settings("rueidislimiter", "redis_rate", "throttled", "go-redisstore", "ulule")
 	b.Run("names=10000/callers=256", func(b *testing.B) {
-		compare(b, grantingNames(256, 10_000), slices.Concat(allPolicies(), others, []string{ours, ours + "+flushdelay",
+		compare(b, grantingNames(256, 10_000), slices.Concat(allPolicies(), others, []string{ours, ours + "+nodelay",
 			script, "redisson-async", emptyScript})...)
 	})
 	b.Run("names=10000/state=new/callers=256", func(b *testing.B) {

@@ -27,16 +27,21 @@ var ourLibraries = []library{
 		l.addr = redis.addr
 		return openOurs(rratelimiter.WithLease(10*time.Millisecond))(b, redis, l)
 	}},
-	{ours + "+flushdelay", true, func(b testing.TB, _ *server, l load) session {
-		redis := dialWith(b, rueidis.ClientOption{InitAddress: []string{l.addr}, MaxFlushDelay: rueidisDelay})
+	{ours + "+nodelay", true, func(b testing.TB, _ *server, l load) session {
+		redis := dial(b, l.addr)
 		return ourSession(b, redis, rratelimiter.New(redis), l)
 	}},
 	{ours + "+unshared", true, openUnshared},
 }
 
+// connect dials as rratelimiter.Connect does.
+func connect(b testing.TB, addr string) rueidis.Client {
+	return dialWith(b, rueidis.ClientOption{InitAddress: []string{addr}, MaxFlushDelay: rueidisDelay})
+}
+
 func openOurs(options ...rratelimiter.Option) func(b testing.TB, _ *server, l load) session {
 	return func(b testing.TB, _ *server, l load) session {
-		redis := dial(b, l.addr)
+		redis := connect(b, l.addr)
 		return ourSession(b, redis, rratelimiter.New(redis, options...), l)
 	}
 }
@@ -61,7 +66,7 @@ func ourSession(b testing.TB, redis rueidis.Client, client *rratelimiter.Client,
 // openUnshared gives each caller a Client of its own on one connection pool, so that no two share a
 // call.
 func openUnshared(b testing.TB, _ *server, l load) session {
-	redis := dial(b, l.addr)
+	redis := connect(b, l.addr)
 	setRates(b, redis, l)
 	clients := make([]*rratelimiter.Client, l.callers)
 	for i := range clients {
@@ -113,7 +118,7 @@ var policyLibraries = []library{
 // openPolicies opens a limiter for one name, and a Keyed for several.
 func openPolicies(of ...policies.Policy) func(b testing.TB, _ *server, l load) session {
 	return func(b testing.TB, _ *server, l load) session {
-		client := rratelimiter.New(dial(b, l.addr))
+		client := rratelimiter.New(connect(b, l.addr))
 		if len(l.names) == 1 {
 			limiter := policies.New(client, l.names[0], of...)
 			return session{take: func(ctx context.Context, _, _ int, permits int64) (bool, error) {

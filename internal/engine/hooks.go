@@ -32,11 +32,13 @@ func (l *Limiter) TryUnobserved(ctx context.Context, ask Ask, result *Result) er
 				return nil
 			}
 		}
-		asks := l.ask
+		var err error
 		if l.leases() {
-			asks = l.share // a shared call can bring a lease
+			err = l.share(ctx, ask, result) // a shared call can bring a lease
+		} else {
+			err = l.ask(ctx, ask, result)
 		}
-		if err := asks(ctx, ask, result); err != nil {
+		if err != nil {
 			return err
 		}
 		releases := l.addLeased(ask, result, first)
