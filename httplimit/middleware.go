@@ -70,13 +70,12 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	v := m.gate.Visit(r.Context(), d)
-	inside := r.WithContext(v)
 	if !d.Passes() {
 		defer v.End(r, 0)
 		dropContent(w)
 		setHeaders(w.Header(), d, 0, m.refuse == nil)
 		if m.refuse != nil {
-			m.refuse.ServeHTTP(w, inside)
+			m.refuse.ServeHTTP(w, r.WithContext(v))
 		} else {
 			writeRefusal(w, d)
 		}
@@ -90,7 +89,7 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		w = later
 	}
-	returned := false
+	inside, returned := r.WithContext(v), false
 	defer func() { // also if the handler panics
 		copyBack(r, inside)
 		if later.begun(http.StatusOK); !returned {

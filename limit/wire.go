@@ -56,12 +56,13 @@ func (w *wire) eval(ctx context.Context, c call, own []string, last ...string) (
 		before = nil
 		switch reply := redisx.ReadReply(message); reply.Number() {
 		case replyNoRate:
-			if c != release && initialized < engine.MaxInitial {
-				before = w.initial()
-			}
-			if initialized++; before == nil {
+			if c == release || initialized == engine.MaxInitial {
 				return message, nil
 			}
+			if before = w.initial(); before == nil {
+				return message, nil
+			}
+			initialized++
 		case replyAgain:
 			next, again := nextCall(c, w.members, reply, args)
 			if !again {

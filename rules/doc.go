@@ -25,10 +25,10 @@
 //
 // # Reloads
 //
-// A request is decided by exactly one version of the file, with the deadline of the newest. A file with a problem changes nothing,
-// and the error has the line, the column and the field of each problem. Limiters are named by domain,
-// rule and key. So permits stay taken over a change, and a limit that keeps its policy and its
-// interval continues to count. Options of [Watch] are words without a prefix, such as [OnReload].
+// A request is decided by exactly one version of the file, with the deadline of the newest. A file with a
+// problem changes nothing, and the error has the line, the column and the field of each problem. Limiters
+// are named by domain, rule and key. So permits stay taken over a change, and a limit that keeps its policy
+// and its interval continues to count. Options of [Watch] are words without a prefix, such as [OnReload].
 //
 // The default logger of log/slog gets each request with the rules that decide it, at debug level.
 //

@@ -34,9 +34,11 @@ var ourLibraries = []library{
 	{ours + "+unshared", true, openUnshared},
 }
 
-// connect dials as rratelimiter.Connect does.
 func connect(b testing.TB, addr string) rueidis.Client {
-	return dialWith(b, rueidis.ClientOption{InitAddress: []string{addr}, MaxFlushDelay: rueidisDelay})
+	redis, err := rratelimiter.Connect(rueidis.ClientOption{InitAddress: []string{addr}})
+	require.NoError(b, err)
+	b.Cleanup(redis.Close)
+	return redis
 }
 
 func openOurs(options ...rratelimiter.Option) func(b testing.TB, _ *server, l load) session {

@@ -299,7 +299,7 @@ type Request struct {
 }
 
 // The states of a request. The end of its call and a caller that leaves may meet: the first of the two
-// changes inFlight. All other changes of a request that an entry knows are made with that locked.
+// changes inFlight. All other changes of a request that an entry knows are made with the entry locked.
 const (
 	queued    = iota // not yet in a call
 	inFlight         // in a call that is in flight
