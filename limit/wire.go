@@ -17,7 +17,7 @@ import (
 //   - The engine sends requests for permits, several in one call, by its protocol (acquire.go).
 //   - Every other call is one request, which eval sends (change.go).
 //
-// reply.go reads all replies, and state.go computes decisions from them.
+// read reads all full replies. A state computes decisions from one (forecast.go).
 type wire struct {
 	plan      *plan
 	name      string // that the limiter was opened with

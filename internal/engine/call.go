@@ -114,7 +114,7 @@ func (l *Limiter) end(ctx context.Context, e *entry, b *Batch) (again bool) {
 	case b.queue == nil:
 		if again = e.endCall(); again && aborted {
 			again = false
-			g.workers.run(task{l, context.Background(), e, nil})
+			go l.sendBatches(context.Background(), e, false)
 		}
 		g.registry.unlockEntry(e)
 	default:

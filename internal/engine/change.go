@@ -86,7 +86,7 @@ func (g *Engine) wake(id string) {
 		return
 	}
 	if e.queue != nil {
-		e.queue.fresh.stale = true
+		e.queue.stale = true
 		e.queue.wake()
 	}
 	g.registry.unlockEntry(e)

@@ -59,7 +59,6 @@ type Engine struct {
 	changes    changesInFlight
 	yields     yields
 	callTime   callTime
-	workers    workers
 	denials    *denials  // nil without a denial cache
 	observer   *observer // nil without an Observer
 
@@ -91,7 +90,6 @@ func New(s Settings) *Engine {
 	case s.Now == nil:
 		g.now = time.Now
 	}
-	g.workers.tasks = make(chan task)
 	g.Nodes = redisx.NewNodes(s.Redis)
 	g.requests.New = func() any { return new(Request) }
 	g.batches.New = func() any { return new(Batch) }
@@ -230,66 +228,4 @@ func (y *yields) yield(callers func() int) bool {
 		y.skips.Store(busyCalls)
 	}
 	return false
-}
-
-// workers runs tasks on goroutines of the Engine. A goroutine that is idle waits for the next task
-// for a moment: its stack has grown to the size that a call needs.
-type workers struct {
-	tasks    chan task
-	idle     atomic.Int32 // goroutines
-	sweeping atomic.Bool  // a timer for sweep runs
-}
-
-// task is the call of a lone batch, or the calls of an entry.
-type task struct {
-	l   *Limiter
-	ctx context.Context //nolint:containedctx // of a caller, for its values
-	e   *entry
-	b   *Batch // nil for the calls of e
-}
-
-func (t task) do() {
-	if t.b != nil {
-		t.l.run(t.ctx, nil, t.b)
-	} else {
-		t.l.sendBatches(t.ctx, t.e, false)
-	}
-}
-
-// idleFor is how often half of the idle goroutines end.
-const idleFor = 2 * time.Millisecond
-
-func (w *workers) run(t task) {
-	select {
-	case w.tasks <- t:
-	default:
-		go w.work(t)
-	}
-}
-
-// work ends with a task without a limiter.
-func (w *workers) work(t task) {
-	for t.l != nil {
-		t.do()
-		if w.idle.Add(1); w.sweeping.CompareAndSwap(false, true) {
-			time.AfterFunc(idleFor, w.sweep)
-		}
-		t = <-w.tasks
-		w.idle.Add(-1)
-	}
-}
-
-// sweep ends half of the idle goroutines, those that have been idle for longest. It runs until there is
-// none: a timer for each goroutine would cost each call more.
-func (w *workers) sweep() {
-	for n := (w.idle.Load() + 1) / 2; n > 0; n-- {
-		select {
-		case w.tasks <- task{}:
-		default: // all have got tasks
-		}
-	}
-	w.sweeping.Store(false)
-	if w.idle.Load() > 0 && w.sweeping.CompareAndSwap(false, true) {
-		time.AfterFunc(idleFor, w.sweep)
-	}
 }

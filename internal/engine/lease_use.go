@@ -29,7 +29,7 @@ func (l *Limiter) fromLease(ask Ask, result *Result) (ok bool) {
 	}
 	e.mu.Unlock()
 	if fetch {
-		l.Engine.workers.run(task{l, context.Background(), e, nil})
+		go l.sendBatches(context.Background(), e, false)
 	}
 	return ok
 }

@@ -21,10 +21,18 @@ import (
 // Arriving, leaving and being served take the same time at any length. The entry guards the queue.
 type queue struct {
 	waiters list
-	wanted  int64 // the permits of all waiters
-	fresh   freshness
+	wanted  int64         // the permits of all waiters
+	woken   chan struct{} // has an element if the goroutine has to check the queue
 
-	woken chan struct{} // has an element if the goroutine has to check the queue
+	// Waiters are numbered: one is denied only by a reply to a call that was sent after its arrival.
+	arrived    uint64    // the newest waiter
+	calledFor  uint64    // the newest waiter before the last call
+	repliedFor uint64    // the newest waiter before a call that was answered
+	dueForNew  time.Time // the latest time of a call for a new waiter; zero for none
+	stale      bool      // this Client has changed the limiter: Redis is to be asked at once
+	firstWaits bool      // a reply did not serve the first waiter: it waits for permits, not only for Redis
+	unchecked  *waiter   // the first that no forecast from after its arrival was compared with
+	ahead      int64     // the permits of the waiters before unchecked
 
 	// From the last call.
 	replied    bool
@@ -42,8 +50,11 @@ type queue struct {
 
 // add adds a waiter to the end of the queue, and plans the call that answers it.
 func (q *queue) add(w *waiter) {
-	w.forPermits = q.fresh.firstWaits && q.waiters.first != nil
-	q.fresh.arrive(w, q.wanted)
+	q.arrived++
+	w.arrival, w.forPermits = q.arrived, q.firstWaits && q.waiters.first != nil
+	if q.unchecked == nil {
+		q.unchecked, q.ahead = w, q.wanted
+	}
 	q.waiters.push(w)
 	q.batch.sent.callers.Add(1)
 	ahead := q.wanted
@@ -55,10 +66,10 @@ func (q *queue) add(w *waiter) {
 
 // askForNew plans the call that answers the waiters that arrived during the last one.
 func (q *queue) askForNew(now time.Time) {
-	ahead := q.fresh.ahead
-	for w, page := q.fresh.unchecked, MaxRequests; w != nil; w, page = w.next, page-1 {
+	ahead := q.ahead
+	for w, page := q.unchecked, MaxRequests; w != nil; w, page = w.next, page-1 {
 		if page == 0 {
-			q.fresh.due = now
+			q.dueForNew = now
 			return
 		}
 		q.askBy(w, ahead)
@@ -77,7 +88,11 @@ func (q *queue) askBy(w *waiter, ahead int64) bool {
 			due = earliest(due, now.Add(w.deadline.Sub(now)/2))
 		}
 	}
-	return q.fresh.plan(due)
+	if !q.dueForNew.IsZero() && !due.Before(q.dueForNew) {
+		return false
+	}
+	q.dueForNew = due
+	return true
 }
 
 // polls reports whether permits may return at any time, by the last forecast. Then a call is sent after each
@@ -94,8 +109,14 @@ func (q *queue) polls() bool {
 
 // remove removes a waiter. If it was the first, the next one may be servable.
 func (q *queue) remove(w *waiter) {
-	q.fresh.leave(w)
-	w.forPermits = w.forPermits || q.fresh.firstWaits
+	switch {
+	case q.unchecked == nil:
+	case w == q.unchecked:
+		q.unchecked = w.next
+	case w.arrival < q.unchecked.arrival:
+		q.ahead -= w.Permits
+	}
+	w.forPermits = w.forPermits || q.firstWaits
 	first := w == q.waiters.first
 	q.waiters.remove(w)
 	q.batch.sent.callers.Add(-1)
@@ -119,7 +140,7 @@ const AskAgain = 5 * time.Second
 
 // next returns when to send the next call.
 func (q *queue) next() time.Time {
-	if !q.replied || q.fresh.stale {
+	if !q.replied || q.stale {
 		return time.Time{}
 	}
 	at := q.servable(q.waiters.first)
@@ -131,7 +152,11 @@ func (q *queue) next() time.Time {
 	if q.forecast != nil {
 		again = min(again, q.forecast.Renew())
 	}
-	return q.fresh.next(earliest(at, q.forecastAt.Add(again)))
+	at = earliest(at, q.forecastAt.Add(again))
+	if !q.dueForNew.IsZero() {
+		at = earliest(at, q.dueForNew)
+	}
+	return at
 }
 
 // missed reports whether one of the first waiters would miss its deadline if the next call, after so
@@ -226,7 +251,7 @@ func (q *queue) fillBatch(call time.Duration) {
 		most = q.forecast.Limit()
 	}
 	by := time.Since(q.forecastAt) + call
-	firstOnly := q.replied && !q.fresh.stale && q.servable(q.waiters.first).After(time.Now().Add(call))
+	firstOnly := q.replied && !q.stale && q.servable(q.waiters.first).After(time.Now().Add(call))
 	var sum, servable int64
 	last := firstOnly
 	for w := q.waiters.first; w != nil && len(b.Requests) < MaxRequests; w = w.next {
@@ -244,10 +269,10 @@ func (q *queue) fillBatch(call time.Duration) {
 		b.Requests = append(b.Requests, &w.Request)
 		q.inCall = append(q.inCall, w)
 	}
-	if q.fresh.stale {
+	if q.stale {
 		q.checked = time.Time{} // the reply may deny any waiter
 	}
-	q.fresh.call()
+	q.calledFor, q.stale, q.dueForNew = q.arrived, false, time.Time{}
 }
 
 // serveFrom serves waiters from leases, in order, and returns those to wake.
@@ -276,9 +301,11 @@ func (q *queue) applyReply(b *Batch, times *callTime) (done []*waiter) {
 		q.took = min(time.Since(b.sent.at), times.get())
 	}
 	lowered := b.Forecast != nil && q.forecast != nil && b.Forecast.Limit() < q.forecast.Limit()
-	if now := time.Now(); err != nil || q.replied && (lowered || q.outdated(now)) {
-		q.fresh.checkAll(q.waiters.first)
-		q.checked = now
+	// Other Clients may have taken permits since the last check.
+	now := time.Now()
+	outdated := now.Sub(q.checked) >= checkEvery || b.sent.callers.Load() <= MaxRequests
+	if err != nil || q.replied && (lowered || outdated) {
+		q.unchecked, q.ahead, q.checked = q.waiters.first, 0, now
 	}
 	q.replied, q.forecastAt, q.forecast, q.answered = err == nil, b.forecastAt, b.Forecast, time.Now()
 	for _, w := range q.inCall {
@@ -291,7 +318,7 @@ func (q *queue) applyReply(b *Batch, times *callTime) (done []*waiter) {
 		q.lag = b.Forecast.Lag(q.wanted)
 	}
 	if err == nil {
-		q.fresh.replied = q.fresh.called
+		q.repliedFor = q.calledFor
 	}
 	clear(q.inCall)
 	q.inCall = q.inCall[:0]
@@ -301,93 +328,12 @@ func (q *queue) applyReply(b *Batch, times *callTime) (done []*waiter) {
 // checkEvery is the least time between two checks of all waiters of a long queue, since that takes long.
 const checkEvery = 100 * time.Millisecond
 
-// outdated reports whether waiters that passed the check before are to be checked again: other Clients may
-// have taken permits since.
-func (q *queue) outdated(now time.Time) bool {
-	return now.Sub(q.checked) >= checkEvery || q.batch.sent.callers.Load() <= MaxRequests
-}
-
-// freshness records which waiters of a queue Redis must be asked about again: a waiter is denied only
-// by a reply to a call that was sent after its arrival.
-type freshness struct {
-	arrived    uint64 // the newest arrival
-	called     uint64 // the newest arrival before the last call
-	replied    uint64 // the newest arrival before a call that was answered
-	firstWaits bool   // a reply did not serve the first waiter: it waits for permits, not only for Redis
-
-	unchecked *waiter // the first that no forecast from after its arrival was compared with
-	ahead     int64   // the permits of the waiters before it
-
-	stale bool      // this Client has changed the limiter: Redis is to be asked at once
-	due   time.Time // the latest time of a call for a new waiter; zero for none
-}
-
 // freshEnough bounds the age of the forecast: a new waiter that it does not deny causes a call within
 // this time.
 const freshEnough = time.Second
 
-// arrive numbers a new waiter, behind others that want permits.
-func (f *freshness) arrive(w *waiter, wanted int64) {
-	f.arrived++
-	w.arrival = f.arrived
-	if f.unchecked == nil {
-		f.unchecked, f.ahead = w, wanted
-	}
-}
-
-// leave forgets a waiter that is removed from the queue.
-func (f *freshness) leave(w *waiter) {
-	switch {
-	case f.unchecked == nil:
-	case w == f.unchecked:
-		f.unchecked = w.next
-	case w.arrival < f.unchecked.arrival:
-		f.ahead -= w.Permits
-	}
-}
-
-// plan plans a call for a new waiter, and reports whether it is sooner than planned before.
-func (f *freshness) plan(due time.Time) bool {
-	if !f.due.IsZero() && !due.Before(f.due) {
-		return false
-	}
-	f.due = due
-	return true
-}
-
-// next returns the time of the next call, which is at unless a new waiter needs an earlier one.
-func (f *freshness) next(at time.Time) time.Time {
-	if f.due.IsZero() {
-		return at
-	}
-	return earliest(at, f.due)
-}
-
-// call records that a call is sent.
-func (f *freshness) call() {
-	f.called = f.arrived
-	f.stale, f.due = false, time.Time{}
-}
-
 // knows reports whether the last call was sent after a waiter had arrived.
-func (f *freshness) knows(w *waiter) bool { return w.arrival <= f.called }
-
-// checkAll begins the check of all waiters again, at the first one.
-func (f *freshness) checkAll(first *waiter) { f.unchecked, f.ahead = first, 0 }
-
-// toCheck returns the next waiter that the reply to the last call may deny, or nil.
-func (f *freshness) toCheck() *waiter {
-	if f.unchecked == nil || !f.knows(f.unchecked) {
-		return nil
-	}
-	return f.unchecked
-}
-
-// pass records that a waiter of toCheck stays.
-func (f *freshness) pass(w *waiter) {
-	f.ahead += w.Permits
-	f.unchecked = w.next
-}
+func (q *queue) knows(w *waiter) bool { return w.arrival <= q.calledFor }
 
 func earliest(a, b time.Time) time.Time {
 	if b.Before(a) {

@@ -62,7 +62,7 @@ func TestQueue_Call_CarriesThoseThatCouldBeServed(t *testing.T) {
 			forecast: &view{limit: 1000, free: 300, after: time.Hour, every: time.Hour}}, []int64{400, 600, 100, 900}, 1},
 		"the first may be served": {&queue{replied: true,
 			forecast: &view{limit: 1000, free: 400, after: time.Hour, every: time.Hour}}, []int64{400, 600, 100, 900}, 3},
-		"the limiter was changed": {&queue{replied: true, fresh: freshness{stale: true},
+		"the limiter was changed": {&queue{replied: true, stale: true,
 			forecast: &view{limit: 1000, after: time.Hour, every: time.Hour}}, []int64{400, 600, 100, 900}, 3},
 		"one that can never be served": {&queue{replied: true, forecast: &view{limit: 500, free: 500}},
 			[]int64{400, 600, 100, 900}, 4},

@@ -173,7 +173,7 @@ func TestQueue_WaitersArriveAndLeave_SumsMatch(t *testing.T) {
 		w := q.waiters.first
 		for _, want := range all {
 			require.Same(t, want, w)
-			if q.fresh.unchecked != nil && w.arrival < q.fresh.unchecked.arrival {
+			if q.unchecked != nil && w.arrival < q.unchecked.arrival {
 				ahead += w.Permits
 			}
 			wanted += w.Permits
@@ -181,9 +181,9 @@ func TestQueue_WaitersArriveAndLeave_SumsMatch(t *testing.T) {
 		}
 		require.Nil(t, w)
 		require.Equal(t, wanted, q.wanted, "wanted by all")
-		if q.fresh.unchecked != nil {
-			require.Equal(t, ahead, q.fresh.ahead, "wanted by those before the first unchecked")
-			require.Contains(t, all, q.fresh.unchecked)
+		if q.unchecked != nil {
+			require.Equal(t, ahead, q.ahead, "wanted by those before the first unchecked")
+			require.Contains(t, all, q.unchecked)
 		}
 		require.EqualValues(t, len(all), q.batch.sent.callers.Load())
 	}

@@ -34,7 +34,7 @@ func (l *Limiter) ask(ctx context.Context, ask Ask, result *Result) error {
 	if ended == nil {
 		l.run(ctx, nil, b)
 	} else {
-		g.workers.run(task{l, ctx, nil, b})
+		go l.run(ctx, nil, b)
 	}
 	select {
 	case <-b.answered:
@@ -102,7 +102,7 @@ func (l *Limiter) share(ctx context.Context, ask Ask, result *Result) error {
 	e.mu.Unlock()
 
 	if sends && !inline {
-		g.workers.run(task{l, ctx, e, nil})
+		go l.sendBatches(ctx, e, false)
 	}
 	switch {
 	case inline:
@@ -235,7 +235,7 @@ func (l *Limiter) sendBatches(ctx context.Context, e *entry, inline bool) {
 	for l.run(ctx, e, l.dispatch(e)) {
 		ctx = context.Background() // the values of ctx belong to a caller of the first batch
 		if inline {
-			l.Engine.workers.run(task{l, ctx, e, nil})
+			go l.sendBatches(ctx, e, false)
 			return
 		}
 	}

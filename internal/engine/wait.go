@@ -50,14 +50,6 @@ func (l *Limiter) wait(ctx context.Context, ask Ask, deadline time.Time, result 
 	err error) {
 	w := &waiter{Request: Request{Ask: ask}, done: make(chan struct{}, 1), deadline: earlierDeadline(ctx, deadline),
 		since: time.Now()}
-	if err = l.waitInQueue(ctx, w, deadline); err == nil {
-		*result = w.Result
-	}
-	return w.forPermits, err
-}
-
-// waitInQueue waits in the queue. Without a deadline, it waits until ctx ends.
-func (l *Limiter) waitInQueue(ctx context.Context, w *waiter, deadline time.Time) error {
 	var expired <-chan time.Time
 	if !deadline.IsZero() {
 		expired = time.After(time.Until(deadline))
@@ -69,14 +61,17 @@ func (l *Limiter) waitInQueue(ctx context.Context, w *waiter, deadline time.Time
 			if w.call != nil {
 				w.call.report(ctx, l)
 			}
-			return w.Err
+			if w.Err == nil {
+				*result = w.Result
+			}
+			return w.forPermits, w.Err
 		case <-ctx.Done():
 			if l.withdraw(e, w) {
-				return ctx.Err()
+				return w.forPermits, ctx.Err()
 			}
 		case <-expired:
-			if err := l.timeOut(e, w); err != nil {
-				return err
+			if err = l.timeOut(e, w); err != nil {
+				return w.forPermits, err
 			}
 			expired = nil
 		}
@@ -91,20 +86,15 @@ func (l *Limiter) enqueue(w *waiter) *entry {
 	if g.hooked && l.leases() {
 		l.ensureLeases(e, w.Permits)
 	}
-	l.startQueue(e)
-	e.queue.add(w)
-	return e
-}
-
-// startQueue starts the queue of an entry if there is none. The entry is locked.
-func (l *Limiter) startQueue(e *entry) {
 	if e.queue == nil {
 		q := &queue{woken: make(chan struct{}, 1), answered: time.Now()}
-		q.batch.Ordered, q.batch.Full, q.batch.queue = true, l.Engine.denials != nil, q
+		q.batch.Ordered, q.batch.Full, q.batch.queue = true, g.denials != nil, q
 		e.queue = q
-		l.Engine.dependents.add(l)
+		g.dependents.add(l)
 		go l.serve(e, q)
 	}
+	e.queue.add(w)
+	return e
 }
 
 // withdraw removes a waiter whose caller has left. It returns false if the answer is already final.
@@ -129,7 +119,7 @@ func (l *Limiter) timeOut(e *entry, w *waiter) error {
 		return nil
 	}
 	w.state.Store(abandoned)
-	denied := w.arrival <= e.queue.fresh.replied || e.queue.polls()
+	denied := w.arrival <= e.queue.repliedFor || e.queue.polls()
 	e.queue.remove(w)
 	if denied {
 		return &errDeadline{permits: w.Permits, name: l.Name}
@@ -153,7 +143,7 @@ func (l *Limiter) serve(e *entry, q *queue) {
 			return
 		}
 		first := q.waiters.first
-		q.fresh.firstWaits = first.forPermits || q.fresh.knows(first)
+		q.firstWaits = first.forPermits || q.knows(first)
 		if e.leases != nil {
 			if done := q.serveFrom(e.leases); done != nil {
 				e.mu.Unlock()
@@ -203,7 +193,7 @@ func (l *Limiter) callForQueue(e *entry, q *queue) {
 func (l *Limiter) releaseForFirst(e *entry, q *queue) bool {
 	var releases []release
 	e.mu.Lock()
-	if first := q.waiters.first; q.batch.err == nil && first != nil && q.fresh.knows(first) {
+	if first := q.waiters.first; q.batch.err == nil && first != nil && q.knows(first) {
 		releases = e.leases.releaseFor(first.Permits)
 	}
 	e.mu.Unlock()
@@ -242,18 +232,15 @@ func (l *Limiter) endUnservable(e *entry, q *queue, err error) {
 // arrived later.
 func (l *Limiter) unservablePage(q *queue, err error) (done []*waiter, more bool) {
 	now := time.Now()
-	for page := MaxRequests; ; page-- {
-		w := q.fresh.toCheck()
-		if w == nil {
-			break
-		}
+	for page := MaxRequests; q.unchecked != nil && q.knows(q.unchecked); page-- {
 		if page == 0 {
 			return done, true
 		}
-		if l.endUnreachable(q, w, now, err) {
+		if w := q.unchecked; l.endUnreachable(q, w, now, err) {
 			done = append(done, w)
-		} else {
-			q.fresh.pass(w)
+		} else { // it stays
+			q.ahead += w.Permits
+			q.unchecked = w.next
 		}
 	}
 	q.askForNew(now)
@@ -266,7 +253,7 @@ func (l *Limiter) endUnreachable(q *queue, w *waiter, now time.Time, err error) 
 	if err == nil && q.aboveLimit(w) {
 		err = l.Protocol.AboveLimit(w.Permits, q.forecast.Limit())
 	} else if err == nil {
-		after := q.missedBy(w, q.fresh.ahead, now)
+		after := q.missedBy(w, q.ahead, now)
 		if after == 0 {
 			return false
 		}
