@@ -1,7 +1,6 @@
 package rratelimiter
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -116,11 +115,7 @@ func New(client rueidis.Client, opts ...Option) *Client {
 // mode of middleware or of package fallback decides. Connect takes at most the Dialer.Timeout of the
 // option, 5 s by default, for each address. It returns an error if the option is invalid, or if Redis
 // rejects the program, for instance its password.
-//
-// Without a MaxFlushDelay in the option, Connect sets 20 microseconds: commands that many callers send at the
-// same time then share a write to the connection.
 func Connect(option rueidis.ClientOption) (rueidis.Client, error) {
-	option.MaxFlushDelay = cmp.Or(option.MaxFlushDelay, 20*time.Microsecond)
 	client, err := rueidis.NewClient(option)
 	switch {
 	case err == nil:

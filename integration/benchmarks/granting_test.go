@@ -114,7 +114,7 @@ func allPolicies() (keys []string) {
 func BenchmarkNames(b *testing.B) {
 	others := settings("rueidislimiter", "redis_rate", "throttled", "go-redisstore", "ulule")
 	b.Run("names=10000/callers=256", func(b *testing.B) {
-		compare(b, grantingNames(256, 10_000), slices.Concat(allPolicies(), others, []string{ours, ours + "+nodelay",
+		compare(b, grantingNames(256, 10_000), slices.Concat(allPolicies(), others, []string{ours, ours + "+flushdelay",
 			script, "redisson-async", emptyScript})...)
 	})
 	b.Run("names=10000/state=new/callers=256", func(b *testing.B) {
@@ -122,7 +122,7 @@ func BenchmarkNames(b *testing.B) {
 		l.warmup = 0 // most calls are the first of their name
 		compare(b, l, ours, script, emptyScript)
 	})
-	keys := append([]string{"FixedWindow", "TokenBucket"}, fastest...)
+	keys := append([]string{"FixedWindow", "FixedWindow+flushdelay", "TokenBucket"}, fastest...)
 	b.Run("names=1000000/callers=256", func(b *testing.B) { compare(b, grantingNames(256, 1_000_000), keys...) })
 	b.Run("names=100000/pick=zipf/callers=256", func(b *testing.B) {
 		l := grantingNames(256, 100_000)
@@ -137,8 +137,8 @@ func BenchmarkCluster(b *testing.B) {
 		b.Run(fmt.Sprintf("names=10000/callers=%d", callers), func(b *testing.B) {
 			l := grantingNames(callers, 10_000)
 			l.cluster = true
-			compare(b, l, "FixedWindow", "TokenBucket", "rueidislimiter", "rueidislimiter+flushdelay", "ulule+autopipeline",
-				"redis_rate+autopipeline", emptyScript)
+			compare(b, l, "FixedWindow", "FixedWindow+flushdelay", "TokenBucket", "rueidislimiter",
+				"rueidislimiter+flushdelay", "ulule+autopipeline", "redis_rate+autopipeline", emptyScript)
 		})
 	}
 }

@@ -18,6 +18,10 @@ const ours = "rratelimiter"
 // ourLibraries are this library's limiters of Redisson's layout.
 var ourLibraries = []library{
 	{ours, true, openOurs()},
+	{ours + "+flushdelay", true, func(b testing.TB, _ *server, l load) session {
+		redis := dialWith(b, rueidis.ClientOption{InitAddress: []string{l.addr}, MaxFlushDelay: rueidisDelay})
+		return ourSession(b, redis, rratelimiter.New(redis), l)
+	}},
 	{ours + "+denialcache", true, openOurs(rratelimiter.WithDenialCache(time.Minute))},
 	{ours + "+observer", true, openOurs(observer())},
 	{ours + "+lease10ms", true, openOurs(rratelimiter.WithLease(10 * time.Millisecond))},
@@ -27,23 +31,12 @@ var ourLibraries = []library{
 		l.addr = redis.addr
 		return openOurs(rratelimiter.WithLease(10*time.Millisecond))(b, redis, l)
 	}},
-	{ours + "+nodelay", true, func(b testing.TB, _ *server, l load) session {
-		redis := dial(b, l.addr)
-		return ourSession(b, redis, rratelimiter.New(redis), l)
-	}},
 	{ours + "+unshared", true, openUnshared},
-}
-
-func connect(b testing.TB, addr string) rueidis.Client {
-	redis, err := rratelimiter.Connect(rueidis.ClientOption{InitAddress: []string{addr}})
-	require.NoError(b, err)
-	b.Cleanup(redis.Close)
-	return redis
 }
 
 func openOurs(options ...rratelimiter.Option) func(b testing.TB, _ *server, l load) session {
 	return func(b testing.TB, _ *server, l load) session {
-		redis := connect(b, l.addr)
+		redis := dial(b, l.addr)
 		return ourSession(b, redis, rratelimiter.New(redis, options...), l)
 	}
 }
@@ -68,7 +61,7 @@ func ourSession(b testing.TB, redis rueidis.Client, client *rratelimiter.Client,
 // openUnshared gives each caller a Client of its own on one connection pool, so that no two share a
 // call.
 func openUnshared(b testing.TB, _ *server, l load) session {
-	redis := connect(b, l.addr)
+	redis := dial(b, l.addr)
 	setRates(b, redis, l)
 	clients := make([]*rratelimiter.Client, l.callers)
 	for i := range clients {
@@ -109,6 +102,7 @@ var (
 
 var policyLibraries = []library{
 	{key: "FixedWindow", open: openPolicies(fixedWindow)},
+	{key: "FixedWindow+flushdelay", open: openPoliciesWith(rueidis.ClientOption{MaxFlushDelay: rueidisDelay}, fixedWindow)},
 	{key: "SlidingWindow", open: openPolicies(slidingWindow)},
 	{key: "SlidingLog", open: openPolicies(slidingLog)},
 	{key: "TokenBucket", open: openPolicies(tokenBucket)},
@@ -119,8 +113,14 @@ var policyLibraries = []library{
 
 // openPolicies opens a limiter for one name, and a Keyed for several.
 func openPolicies(of ...policies.Policy) func(b testing.TB, _ *server, l load) session {
+	return openPoliciesWith(rueidis.ClientOption{}, of...)
+}
+
+func openPoliciesWith(option rueidis.ClientOption, of ...policies.Policy) func(b testing.TB, _ *server, l load) session {
 	return func(b testing.TB, _ *server, l load) session {
-		client := rratelimiter.New(connect(b, l.addr))
+		option := option
+		option.InitAddress = []string{l.addr}
+		client := rratelimiter.New(dialWith(b, option))
 		if len(l.names) == 1 {
 			limiter := policies.New(client, l.names[0], of...)
 			return session{take: func(ctx context.Context, _, _ int, permits int64) (bool, error) {

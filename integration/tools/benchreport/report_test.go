@@ -54,6 +54,7 @@ func TestRatio_Rounds_AreCompared(t *testing.T) {
 	require.Equal(t, "15.0 (10.0..20.0)", r.ratio(table, "rratelimiter", "script", "decisions/s").String())
 	require.Equal(t, "ulule+8pipelines", r.best(table, "go", "decisions/s"))
 	require.Equal(t, "redis_rate", r.best(table, "go", "server-sec/op"))
+	require.Equal(t, "redis_rate", r.best(table, "go-prompt", "decisions/s"), "a call of 8pipelines waits for others")
 	require.InDelta(t, 5, r.ratio(table, "rratelimiter", "ulule+8pipelines", "decisions/s").median, 1e-9)
 	require.Equal(t, "–", r.ratio(table, "rratelimiter", "throttled", "decisions/s").String())
 	require.Equal(t, 2, r.rounds)

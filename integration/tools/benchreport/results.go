@@ -154,11 +154,20 @@ var groups = map[string][]string{
 	"buckets": {"redis_rate", "throttled"},
 }
 
+// prompt ends the name of a group without the settings in which a call waits for others.
+const prompt = "-prompt"
+
+var waiting = []string{"autopipeline", "8pipelines", "flushdelay"}
+
 // best returns the row of a group, in any setting, that is best in the unit, or the row itself.
 func (r *results) best(table, group, unit string) string {
 	best, lowest := group, math.Inf(1)
+	group, isPrompt := strings.CutSuffix(group, prompt)
 	for _, row := range r.rows[table] {
-		name, _, _ := strings.Cut(row, "+")
+		name, setting, _ := strings.Cut(row, "+")
+		if isPrompt && slices.Contains(waiting, setting) {
+			continue
+		}
 		cost := r.figure(table, row, unit).median
 		if unit == "decisions/s" {
 			cost = -cost
