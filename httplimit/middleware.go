@@ -74,11 +74,13 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		defer v.End(r, 0)
 		dropContent(w)
 		setHeaders(w.Header(), d, 0, m.refuse == nil)
-		if m.refuse != nil {
-			m.refuse.ServeHTTP(w, r.WithContext(v))
-		} else {
+		if m.refuse == nil {
 			writeRefusal(w, d)
+			return
 		}
+		inside := r.WithContext(v)
+		defer copyBack(r, inside)
+		m.refuse.ServeHTTP(w, inside)
 		return
 	}
 	later, sent := &writer{ResponseWriter: w}, 0

@@ -1,6 +1,7 @@
 package httplimit_test
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -155,17 +156,25 @@ func TestMiddleware_ResponseWriter_IsUsedInEachWay(t *testing.T) {
 	}
 }
 
-// TestMiddleware_Handler_ChangesTheRequest: an outer handler reads the pattern, and http.Server removes the
+// TestMiddleware_Handlers_ChangeTheRequest: an outer handler reads the pattern, and http.Server removes the
 // files of the form.
-func TestMiddleware_Handler_ChangesTheRequest(t *testing.T) {
+func TestMiddleware_Handlers_ChangeTheRequest(t *testing.T) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /files/{id}", func(_ http.ResponseWriter, r *http.Request) {
 		assert.NoError(t, r.ParseMultipartForm(1))
 	})
-	body := "--b\r\nContent-Disposition: form-data; name=a; filename=a\r\n\r\nx\r\n--b--\r\n"
-	r := httptest.NewRequest(http.MethodPost, "/files/1", strings.NewReader(body))
-	r.Header.Set("Content-Type", "multipart/form-data; boundary=b")
-	httplimit.Middleware(httplimit.All(grants))(mux).ServeHTTP(httptest.NewRecorder(), r)
-	assert.Equal(t, "POST /files/{id}", r.Pattern)
-	assert.NotNil(t, r.MultipartForm)
+	denies := guardtest.Fake(func(context.Context, int64) (d rratelimiter.Decision, err error) { return d, nil })
+	for name, h := range map[string]http.Handler{
+		"admitted": httplimit.Middleware(httplimit.All(grants))(mux),
+		"refused":  httplimit.Middleware(httplimit.All(denies), httplimit.Refuse(mux))(hello),
+	} {
+		t.Run(name, func(t *testing.T) {
+			body := "--b\r\nContent-Disposition: form-data; name=a; filename=a\r\n\r\nx\r\n--b--\r\n"
+			r := httptest.NewRequest(http.MethodPost, "/files/1", strings.NewReader(body))
+			r.Header.Set("Content-Type", "multipart/form-data; boundary=b")
+			h.ServeHTTP(httptest.NewRecorder(), r)
+			assert.Equal(t, "POST /files/{id}", r.Pattern)
+			assert.NotNil(t, r.MultipartForm)
+		})
+	}
 }

@@ -122,22 +122,22 @@ func (d *door) asks(ctx context.Context, request any) (context.Context, []guard.
 	v := d.now()
 	r := d.read(ctx, v.file, request)
 	acquires := v.acquires(r)
-	with, asks := &visit{Context: ctx}, make([]guard.Ask, len(acquires))
+	asks, rules := make([]guard.Ask, len(acquires)), []string(nil)
 	for i := range acquires {
 		asks[i] = acquires[i].Ask
-		with.rules = append(with.rules, acquires[i].rules...)
+		rules = append(rules, acquires[i].rules...)
 	}
 	if log := slog.Default(); log.Enabled(context.Background(), slog.LevelDebug) {
 		var path httptarget.Path // of a call of gRPC, the method has it
 		if r.Path != nil {
 			path, _ = r.Path(true) // an error is that of the decision
 		}
-		log.Debug("rules: request", "method", r.Method, "hosts", r.Hosts, "path", path.Text, "rules", with.rules)
+		log.Debug("rules: request", "method", r.Method, "hosts", r.Hosts, "path", path.Text, "rules", rules)
 	}
 	if len(asks) == 0 {
 		return ctx, nil
 	}
-	return with, asks
+	return &visit{ctx, rules}, asks
 }
 
 // acquire takes permits of some of a request's limits atomically, in one call.
