@@ -12,8 +12,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
-// Call returns the acquire script and its keys.
-func (w *wire) Call(b *engine.Batch) (script *redisx.Script, keys []string) {
+// Script returns the acquire script and its keys.
+func (w *wire) Script(b *engine.Batch) (script *redisx.Script, keys []string) {
 	if b.AllKeys {
 		return acquireScript, w.keys[:]
 	}
@@ -76,7 +76,7 @@ func (w *wire) Arguments(b *engine.Batch, now time.Time) {
 }
 
 // Receipt returns the refund of the grant of a call.
-func (w *wire) Receipt(b *engine.Batch) (refund, giveBack receipt.Refund) {
+func (w *wire) Receipt(b *engine.Batch) (refund, returnHeld receipt.Refund) {
 	at := b.Args[timeArg] // "" for the server's clock
 	if f, ok := b.Forecast.(*forecast); ok {
 		at = strconv.FormatInt(f.now, 10)
@@ -88,15 +88,6 @@ func (w *wire) Receipt(b *engine.Batch) (refund, giveBack receipt.Refund) {
 // if that is unknown.
 func (w *wire) receipt(grant string, granted int64, at string) receipt.Refund {
 	return func(ctx context.Context, permits int64) error { return w.refund(ctx, permits, grant, granted, at) }
-}
-
-// Refund returns the permits of a grant whose callers have left.
-func (w *wire) Refund(b *engine.Batch) func(context.Context) {
-	refund, _ := w.Receipt(b)
-	permits := b.LostPermits
-	return func(ctx context.Context) {
-		_ = refund(ctx, permits) // otherwise they return after the interval
-	}
 }
 
 // refund returns permits of a grant, as receipt has it. It names the grant, instead of releasing the

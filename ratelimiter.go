@@ -49,7 +49,7 @@ func (l *Limiter) checkAcquire(ctx context.Context, permits int64) error {
 	if permits > engine.MaxPermits {
 		err := fmt.Errorf("%w: %w", ErrInvalidPermits, l.wire.AboveLimit(permits, engine.MaxPermits))
 		if l.check(ctx) == nil {
-			l.calls.ReportRefusal(ctx, permits, err)
+			l.calls.ReportDenial(ctx, permits, err)
 		}
 		return err
 	}

@@ -22,7 +22,7 @@ func (w *wire) read(b *engine.Batch, message rueidis.RedisMessage) (again bool, 
 	if message.IsInt64() {
 		left, err := message.AsInt64()
 		if err == nil && left >= 0 {
-			b.GrantAll(left, engine.Answer{})
+			b.GrantAll(left)
 		}
 		return false, err
 	}
@@ -57,7 +57,7 @@ func (w *wire) leased(b *engine.Batch, r redisx.Reply) (again bool, err error) {
 		return false, w.unexpected(&r)
 	}
 	b.Lease.Granted, b.Lease.Lasts, b.Lease.Limit, b.Lease.Free, b.Lease.Reset = granted, lasts, limit, free, lasts+reset
-	b.Lease.Return = w.receipt(grantOf(b.Args[memberArg]), granted+total, strconv.FormatInt(at, 10))
+	b.Lease.Refund = w.receipt(grantOf(b.Args[memberArg]), granted+total, strconv.FormatInt(at, 10))
 	return w.read(b, acquired)
 }
 

@@ -171,7 +171,7 @@ func TestAcquireScript_Lease_Replies(t *testing.T) {
 			require.NoError(t, err)
 			_, err = l.wire.Answer(batch, message)
 			require.NoError(t, err)
-			batch.Lease.Return = nil
+			batch.Lease.Refund = nil
 			lasts := time.Duration(test.span) * time.Millisecond
 			if test.leased > 0 {
 				want.Granted, want.Lasts, want.Limit = test.leased, lasts, test.rate.Permits

@@ -72,7 +72,7 @@ func New(limiter limit.Joinable, options ...Option) *Limiter {
 	}
 	guard.MustCheck("fallback: New", limiter)
 	guard.MustShare("fallback: New", s.Mode, limiter) // also of a type of your own
-	return &Limiter{s.NewGuard(), s.Mode, limiter}
+	return &Limiter{s.OpenGuard(), s.Mode, limiter}
 }
 
 // With returns a Limiter for another limiter of the same Redis. Both have the same options, know

@@ -29,4 +29,4 @@ func OnRedisChange(changed func(node string, up bool, err error)) Option {
 	return common(func(s *guard.Settings) { s.Changed = changed })
 }
 
-func common(change guard.Change) Option { return func(s *settings) { change(&s.Settings) } }
+func common(change guard.SettingsOption) Option { return func(s *settings) { change(&s.Settings) } }

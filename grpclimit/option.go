@@ -18,7 +18,7 @@ type option func(*settings)
 func (o option) apply(s *settings) { o(s) }
 
 // common returns an option of the settings that grpclimit and httplimit have in common.
-func common(change guard.Change) Option {
+func common(change guard.SettingsOption) Option {
 	return option(func(s *settings) { change(&s.Settings) })
 }
 

@@ -114,10 +114,10 @@ func newGate(interceptor string, choose func(context.Context, Call) (Limiter, er
 // limits the call, or the refusal.
 func (g *gate) admit(c *call) (*guard.Visit[call], *refusal) {
 	var d *guard.Decided
-	if g.Asks == nil {
+	if g.Choices == nil {
 		d = g.Decide(c.Context, *c)
 	} else {
-		ctx, asks := g.Asks(c.Context, c.Call)
+		ctx, asks := g.Choices(c.Context, c.Call)
 		c.Context = ctx
 		d = g.DecideAll(ctx, *c, asks)
 	}

@@ -57,9 +57,9 @@ type middleware struct {
 
 func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var d *guard.Decided
-	if m.Asks == nil {
+	if m.Choices == nil {
 		d = m.gate.Decide(r.Context(), r)
-	} else if ctx, asks := m.Asks(r.Context(), r); len(asks) > 0 {
+	} else if ctx, asks := m.Choices(r.Context(), r); len(asks) > 0 {
 		own := r
 		r = r.WithContext(ctx)
 		defer copyBack(own, r)

@@ -17,7 +17,7 @@ type option func(*settings)
 func (o option) apply(s *settings) { o(s) }
 
 // common returns an option of the settings that httplimit and grpclimit have in common.
-func common(change guard.Change) Option {
+func common(change guard.SettingsOption) Option {
 	return option(func(s *settings) { change(&s.Settings) })
 }
 

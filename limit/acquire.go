@@ -18,8 +18,8 @@ import (
 
 // The exported methods of a wire are those of engine.Protocol.
 
-// Call returns the script that takes permits.
-func (w *wire) Call(*engine.Batch) (script *redisx.Script, keys []string) {
+// Script returns the script that takes permits.
+func (w *wire) Script(*engine.Batch) (script *redisx.Script, keys []string) {
 	return w.plan.script, w.keys
 }
 
@@ -72,7 +72,7 @@ func (w *wire) Answer(b *engine.Batch, message rueidis.RedisMessage) (again bool
 		return false, nil
 	}
 	if isBrief(message, len(w.members)) {
-		b.GrantAll(0, engine.Answer{})
+		b.GrantAll(0)
 		return false, nil
 	}
 	switch reply := redisx.ReadReply(message); reply.Number() {
@@ -127,7 +127,7 @@ func (w *wire) lease(b *engine.Batch, s *state) {
 	answer := s.Granted(0)
 	b.Lease.Granted, b.Lease.Lasts, b.Lease.Parts = s.leased, s.lasts, s.GrantedParts(0)
 	b.Lease.Limit, b.Lease.Free, b.Lease.Reset = answer.Limit, answer.Remaining, answer.ResetAfter
-	b.Lease.Return = func(ctx context.Context, permits int64) error {
+	b.Lease.Refund = func(ctx context.Context, permits int64) error {
 		return w.refund(ctx, permits, s.receipts...)
 	}
 }
@@ -142,7 +142,7 @@ func receiptsOf(b *engine.Batch) []string {
 
 // Receipt returns the refund of the grant of a call, and the return of what it holds. The policies return
 // theirs one after another: if one fails, the others still return theirs.
-func (w *wire) Receipt(b *engine.Batch) (refund, giveBack receipt.Refund) {
+func (w *wire) Receipt(b *engine.Batch) (refund, returnHeld receipt.Refund) {
 	granted, receipts := b.Granted, receiptsOf(b)
 	if len(receipts) != len(w.members) {
 		return nil, nil
@@ -171,16 +171,6 @@ func (w *wire) Receipt(b *engine.Batch) (refund, giveBack receipt.Refund) {
 	return refund, func(ctx context.Context, permits int64) error {
 		return openMembers(w.plan.client, w.name, held).wire.refund(ctx, permits, grants...)
 	}
-}
-
-// Refund refunds the grants of callers that have left.
-func (w *wire) Refund(b *engine.Batch) func(context.Context) {
-	refund, _ := w.Receipt(b)
-	permits := b.LostPermits
-	if refund == nil {
-		return nil
-	}
-	return func(ctx context.Context) { _ = refund(ctx, permits) }
 }
 
 // refund returns permits of one grant: of a caller that left or settles, or a lease. The grants with

@@ -131,7 +131,7 @@ func (l *Limiter) checkPermits(ctx context.Context, permits int64) error {
 	if permits > engine.MaxPermits {
 		err = fmt.Errorf("%w: %w", rratelimiter.ErrInvalidPermits, err)
 	}
-	l.calls.ReportRefusal(ctx, permits, err)
+	l.calls.ReportDenial(ctx, permits, err)
 	return err
 }
 

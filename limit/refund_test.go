@@ -26,7 +26,7 @@ func (f *clocked) askFor(l *Limiter, batch *engine.Batch, asks ...engine.Ask) *e
 		batch.Requests = append(batch.Requests, &engine.Request{Ask: ask})
 	}
 	p.Arguments(batch, time.UnixMicro(f.now))
-	script, keys := p.Call(batch)
+	script, keys := p.Script(batch)
 	reply, err := l.wire.plan.client.Engine.Eval(f.Context(), nil, script, keys, batch.Args, nil)
 	require.NoError(f, err)
 	batch.Reply = reply

@@ -24,7 +24,7 @@ const (
 
 // Batch is one call: requests in, answers out. It has a part for each of its phases. While it
 // collects requests, its entry guards it. Then it belongs to the goroutine that sends it; the entry
-// still guards the states of the requests.
+// still guards the states of the requests. The batch of a lone call has no entry.
 type Batch struct {
 	Requests []*Request
 	Ordered  bool          // if a request is denied, those behind it are denied too
@@ -33,10 +33,9 @@ type Batch struct {
 	Lease    Lease         // for later callers
 	Args     []string      // set by Protocol.Arguments
 
-	receipts bool          // a request has Receipt
-	queue    *queue        // whose call it is, or nil
-	busy     *atomic.Int32 // of a lone call: see busy.of; else nil
-	answered chan struct{} // of a lone call it gets an element, of another it is closed; nil if no caller waits for it
+	queue *queue        // whose call it is, or nil
+	busy  *atomic.Int32 // of a lone call: see busy.of; else nil
+	done  chan struct{} // of a lone call it gets an element, of another it is closed; nil if no caller waits for it
 
 	open openBatch
 	sent sentBatch
@@ -60,7 +59,7 @@ type sentBatch struct {
 	callers atomic.Int32 // that have not left; of a queue's batch all waiters
 }
 
-// Outcome is the part of a batch that the reply of its call sets.
+// Outcome is the result of the call of a batch.
 type Outcome struct {
 	Reply    rueidis.RedisMessage // for Protocol.Receipt
 	Forecast Forecast             // nil if the reply has none
@@ -69,11 +68,9 @@ type Outcome struct {
 	Before   []redisx.Call        // to be made before the next call, in one round trip
 	Repeats  int                  // how often Before was set
 
-	// The granted requests whose callers have left, their permits, and all permits that were granted
-	// to callers.
-	Lost        []*Request
-	LostPermits int64
-	Granted     int64
+	Lost        []*Request // granted, and their callers have left
+	LostPermits int64      // of these
+	Granted     int64      // the permits of all granted requests, Lost included
 
 	forecastAt time.Time // when Forecast begins
 }
@@ -81,7 +78,8 @@ type Outcome struct {
 // MaxInitial is how often a call sets initial rates, if another client deletes them each time.
 const MaxInitial = 3
 
-// Initialize has a batch called again behind the calls that set initial rates, if there are any.
+// Initialize has a batch called again behind the calls that set initial rates, if there are any, at most
+// MaxInitial times.
 func (b *Batch) Initialize(initial []redisx.Call) (again bool) {
 	if len(initial) == 0 || b.Repeats == MaxInitial {
 		return false
@@ -105,20 +103,18 @@ func (b *Batch) Wants() (permits int64, detail bool) {
 	return permits, detail
 }
 
-// GrantAll answers a batch of which every request was granted.
-func (b *Batch) GrantAll(left int64, answer Answer) {
-	answer.Allowed = true
+// GrantAll grants every request of a batch. left permits remain after the last one.
+func (b *Batch) GrantAll(left int64) {
 	for i := len(b.Requests) - 1; i >= 0; i-- {
 		r := b.Requests[i]
-		r.Answer = answer
 		r.Granted = r.Most()
-		r.Remaining = max(0, left)
+		r.Answer = Answer{Allowed: true, Remaining: max(0, left)}
 		left += r.Granted
 	}
 }
 
-// AllGranted stands for the letters of a batch of which every request was granted.
-const AllGranted = "*"
+// allGranted stands for the letters of a batch of which every request was granted.
+const allGranted = "*"
 
 // AnswerBy sets the answers of a batch, and its Forecast, by the reply of a script: a letter for each
 // request, as internal/include/decide.lua has them, or AllGranted. above returns the error of a request
@@ -126,14 +122,14 @@ const AllGranted = "*"
 func (b *Batch) AnswerBy(f Forecast, letters string, above func(permits, limit int64) error) bool {
 	letters, last, _ := strings.Cut(letters, " ")
 	part, err := strconv.ParseInt(cmp.Or(last, "0"), 10, 64)
-	if err != nil || !b.answeredBy(letters, part) {
+	if err != nil || !b.validLetters(letters, part) {
 		return false
 	}
 	b.Forecast = f
 	var later int64 // permits granted behind the request
 	for i := len(b.Requests) - 1; i >= 0; i-- {
 		r, letter := b.Requests[i], byte('g')
-		if letters != AllGranted {
+		if letters != allGranted {
 			letter = letters[i]
 		}
 		switch letter {
@@ -160,12 +156,12 @@ func (b *Batch) AnswerBy(f Forecast, letters string, above func(permits, limit i
 	return true
 }
 
-// answeredBy reports whether letters have one for each request, and the permits of the one with p, which was
+// validLetters reports whether letters have one for each request, and the permits of the one with p, which was
 // granted in part.
-func (b *Batch) answeredBy(letters string, part int64) bool {
+func (b *Batch) validLetters(letters string, part int64) bool {
 	at := strings.IndexByte(letters, 'p')
 	switch {
-	case letters == AllGranted:
+	case letters == allGranted:
 		return part == 0
 	case len(letters) != len(b.Requests):
 		return false
@@ -213,7 +209,7 @@ type Lease struct {
 	Free    int64         // permits that are free in Redis
 	Reset   time.Duration // from the call until all permits are free
 	Parts   []Answer      // of each part, for an Ask with Each; nil without parts
-	Return  receipt.Refund
+	Refund  receipt.Refund
 }
 
 // Forecast predicts, from a reply, when permits are free. It is immutable.
@@ -260,7 +256,7 @@ type Ask struct {
 	UpTo    int64 // if it is above Permits, the most: as many as are free
 	Detail  bool  // all fields of Answer, not only Allowed
 	Each    bool  // Result.Parts too
-	Receipt bool  // Result.Refund too
+	Receipt bool  // Result.Refund and Result.Return too
 }
 
 // Most returns the largest number of permits that can be granted.
@@ -282,7 +278,7 @@ type Result struct {
 	Parts   []Answer // of each part of the limiter, for an Ask with Each
 	From    Source
 
-	// Of the receipt for the granted permits, if Receipt was set; nil if the Protocol has none.
+	// Of the receipt for the granted permits; nil if the Protocol has none.
 	Refund, Return receipt.Refund
 }
 
@@ -293,7 +289,7 @@ type Request struct {
 	Result
 	Err error
 
-	state atomic.Int32 // a requestState
+	state atomic.Int32 // one of the states below
 	batch *Batch       // that it is part of; nil for a waiter and a lone request; guarded by the entry
 	call  *Call        // that this caller reports, or nil
 }
@@ -304,12 +300,12 @@ const (
 	queued    = iota // not yet in a call
 	inFlight         // in a call that is in flight
 	answered         // the result is final
-	abandoned        // the caller has left: permits that arrive for it are released
+	abandoned        // the caller has left: permits that arrive for it are refunded
 )
 
-// answer makes the result of a request final, with the error of its call. It reports whether permits
+// finish makes the result of a request final, with the error of its call. It reports whether permits
 // arrived for a caller that has left.
-func (r *Request) answer(err error) (lost bool) {
+func (r *Request) finish(err error) (lost bool) {
 	if err != nil {
 		r.Err = err
 	}

@@ -61,7 +61,7 @@ func TestBatch_Requests_AreBounded(t *testing.T) {
 	assert.EqualValues(t, inFlight, b.Requests[0].state.Load())
 
 	// A batch that is used again is as good as new.
-	b.Forecast, b.Denied, b.Granted, b.Lost, b.answered = new(view), 3, 4, []*Request{{}}, make(chan struct{})
+	b.Forecast, b.Denied, b.Granted, b.Lost, b.done = new(view), 3, 4, []*Request{{}}, make(chan struct{})
 	b.wakeShared()
 	want := &Batch{Requests: []*Request{}, Outcome: Outcome{Lost: []*Request{}}}
 	want.sent.callers.Store(2)
@@ -71,7 +71,7 @@ func TestBatch_Requests_AreBounded(t *testing.T) {
 	}
 	assert.Nil(t, e.last)
 	n.unlockEntry(e)
-	assert.Zero(t, n.live.Load())
+	assert.Empty(t, n.ids())
 }
 
 func TestCoalesce_SlowCalls_MoreAreInFlight(t *testing.T) {
@@ -110,14 +110,14 @@ func TestBatch_RequestsUpTo_CountTheirMost(t *testing.T) {
 	assert.EqualValues(t, 19, total)
 	assert.Equal(t, "1*1 1*1 ~5*2 ~7*1", Runs(b.Requests))
 	for part, want := range []bool{false, true, true, true, true, true, false} {
-		assert.Equal(t, want, b.answeredBy("ggpnn", int64(part)))
+		assert.Equal(t, want, b.validLetters("ggpnn", int64(part)))
 	}
-	b.GrantAll(2, Answer{Limit: 30})
+	b.GrantAll(2)
 	r := b.Requests[2]
 	assert.True(t, r.Allowed)
 	assert.EqualValues(t, 5, r.Granted)
 	assert.EqualValues(t, 2+5+7, r.Remaining)
-	b.GrantAll(-2, Answer{Limit: 10})
+	b.GrantAll(-2)
 	assert.Zero(t, b.Requests[4].Remaining, "a negative rest")
 }
 

@@ -25,7 +25,7 @@ func (l *Limiter) run(ctx context.Context, e *entry, b *Batch) (again bool) {
 // its keys moves, it begins again.
 func (l *Limiter) acquire(ctx context.Context, b *Batch) (err error) {
 	if len(b.Requests) == 0 && b.Lease.Span == 0 {
-		return nil // all callers have left
+		return nil // there is nothing to ask for
 	}
 	clear(b.Lost)
 	b.Outcome = Outcome{Lost: b.Lost[:0]}
@@ -54,15 +54,15 @@ func (l *Limiter) attempt(ctx context.Context, b *Batch) error {
 		l.hookSend(b, now)
 	}
 	for calls := 1; ; calls++ {
-		script, keys := l.Protocol.Call(b)
+		script, keys := l.Protocol.Script(b)
 		message, err := script.Exec(ctx, g.redis, b.Before, keys, b.Args)
 		b.Before = nil
 		if err != nil {
 			return l.Protocol.Explain(ctx, err)
 		}
 		if g.now == nil {
-			// The server read its clock before now, so no permit returns earlier than the forecast
-			// says.
+			// The server read its clock before now, so permits are free by the time of the forecast, or
+			// earlier.
 			b.forecastAt = time.Now()
 		}
 		b.Reply = message
@@ -99,53 +99,54 @@ func (l *Limiter) end(ctx context.Context, e *entry, b *Batch) (again bool) {
 	if e != nil {
 		e.mu.Lock()
 	}
-	l.answer(b)
+	l.finishRequests(b)
 	var done []*waiter
 	if b.queue != nil {
-		done = b.queue.applyReply(b, &g.callTime)
+		done = b.queue.applyReply(&g.callTime)
 	}
-	var unused release
+	var discarded release
 	if g.hooked {
-		unused = l.hookAnswer(e, b)
+		discarded = l.hookAnswer(e, b)
 	}
 	switch {
-	case e == nil:
+	case e == nil: // a lone call
 		b.busy.Add(-1)
-	case b.queue == nil:
+	case b.queue == nil: // a shared call
 		if again = e.endCall(); again && aborted {
 			again = false
 			go l.sendBatches(context.Background(), e, false)
 		}
 		g.registry.unlockEntry(e)
-	default:
+	default: // the call of a queue
 		e.mu.Unlock()
 	}
 	if g.hooked {
 		l.hookEnd(b)
 	}
 	if len(b.Lost) > 0 {
-		if refund := l.Protocol.Refund(b); refund != nil {
-			go refund(Unattended(ctx))
+		if refund, _ := l.Protocol.Receipt(b); refund != nil {
+			refundable, permits := Unattended(ctx), b.LostPermits // others use the batch again
+			go func() { _ = refund(refundable, permits) }()       // if it fails, the permits expire
 		}
 	}
-	if unused != nil {
-		unused.runLater()
-	}
+	discarded.runLater()
 	switch {
-	case b.queue != nil:
-		b.queue.wakeAll(done)
-	case e != nil:
+	case e == nil:
+		if b.Requests[0].state.Load() == answered { // else its caller has left
+			b.done <- struct{}{}
+		}
+	case b.queue == nil:
 		b.wakeShared()
 		g.batches.Put(b)
-	case b.Requests[0].state.Load() == answered:
-		b.answered <- struct{}{}
+	default:
+		b.queue.wakeAll(done)
 	}
 	return again
 }
 
-// answer makes the answers of a batch final: its permits are counted, and its granted requests have their
+// finishRequests makes the answers of a batch final: its permits are counted, and its granted requests have their
 // receipts. A waiter that was denied keeps its place. The entry of the batch, if it has one, is locked.
-func (l *Limiter) answer(b *Batch) {
+func (l *Limiter) finishRequests(b *Batch) {
 	err := b.err
 	for _, r := range b.Requests {
 		if err == nil && r.Allowed {
@@ -153,26 +154,21 @@ func (l *Limiter) answer(b *Batch) {
 		} else if err == nil && r.Err == nil && b.queue != nil && r.state.CompareAndSwap(inFlight, queued) {
 			continue
 		}
-		if r.answer(err) {
+		if r.finish(err) {
 			b.Lost = append(b.Lost, r)
 			b.LostPermits += r.Granted
 		}
 	}
-	if b.receipts && b.Granted > 0 {
-		l.addReceipts(b)
+	if b.Granted == 0 {
+		return
 	}
-}
-
-// addReceipts gives the granted requests of a batch that want a receipt the Refund of the grant, unless
-// the Protocol has given them their own.
-func (l *Limiter) addReceipts(b *Batch) {
-	refund, giveBack := b.Lease.Return, receipt.Refund(nil) // of the same grant, if the call has brought a lease
+	refund, returnHeld := b.Lease.Refund, receipt.Refund(nil) // of the same grant, if the call has brought a lease
 	for _, r := range b.Requests {
-		if r.Receipt && r.Refund == nil && r.Allowed && r.Err == nil && r.state.Load() == answered {
+		if r.Receipt && r.Allowed && r.state.Load() == answered {
 			if refund == nil {
-				refund, giveBack = l.Protocol.Receipt(b)
+				refund, returnHeld = l.Protocol.Receipt(b)
 			}
-			r.Refund, r.Return = refund, giveBack
+			r.Refund, r.Return = refund, returnHeld
 		}
 	}
 }
@@ -181,11 +177,11 @@ func (l *Limiter) addReceipts(b *Batch) {
 func (b *Batch) wakeShared() {
 	clear(b.Requests)
 	clear(b.Lost)
-	answered := b.answered
-	b.Requests, b.Lease, b.receipts, b.answered, b.open = b.Requests[:0], Lease{}, false, nil, openBatch{}
+	done := b.done
+	b.Requests, b.Lease, b.done, b.open = b.Requests[:0], Lease{}, nil, openBatch{}
 	b.Outcome = Outcome{Lost: b.Lost[:0]}
-	if answered != nil {
-		close(answered)
+	if done != nil {
+		close(done)
 	}
 }
 
@@ -240,7 +236,7 @@ func (g *Engine) Eval(ctx context.Context, before []redisx.Call, script *redisx.
 }
 
 // callContext is the context of a call to Redis. Its Done is nil: when a context ends, rueidis
-// closes the connection, which other callers use too. Its Err reports that no caller is left: then
+// closes the connection, which other callers use too. Its Err reports that the call must not be sent again: then
 // neither this package nor rueidis, which follows redirections of a cluster, sends the call again.
 type callContext struct {
 	context.Context // only for its values

@@ -88,7 +88,7 @@ func (l *fake) setLeases(returns ...receipt.Refund) {
 	defer e.mu.Unlock()
 	e.leases.leases = nil
 	for _, back := range returns {
-		e.leases.leases = append(e.leases.leases, activeLease{Lease{Lasts: time.Second, Return: back}, 1, time.Now()})
+		e.leases.leases = append(e.leases.leases, activeLease{Lease{Lasts: time.Second, Refund: back}, 1, time.Now()})
 	}
 }
 

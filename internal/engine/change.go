@@ -9,7 +9,7 @@ import (
 )
 
 // Change runs a call that changes the limiters that depend on these keys. It revokes their leases
-// before and after, and waits for those in transit, at most longTransfer. When the call has
+// before and after, and waits for those in transit, each time at most longTransfer. When the call has
 // ended, even with an error, their queues ask Redis again and no denial from before is used.
 func Change[T any](ctx context.Context, g *Engine, keys []string,
 	call func(context.Context) (T, error)) (T, error) {
@@ -24,7 +24,7 @@ func Change[T any](ctx context.Context, g *Engine, keys []string,
 		revoke := func() {
 			var releases []release
 			for _, key := range keys {
-				releases = append(releases, g.revoke(key)...)
+				releases = append(releases, g.revoke(g.dependents.of(key))...)
 			}
 			runAll(ctx, releases)
 			g.awaitTransfers(keys, late)
@@ -75,12 +75,12 @@ func Charge[T any](ctx context.Context, l *Limiter, permits int64, call func(con
 func (g *Engine) invalidate(key string) {
 	g.denials.forget(key)
 	for _, id := range g.dependents.of(key) {
-		g.wake(id)
+		g.refresh(id)
 	}
 }
 
-// wake has the queue of a limiter ask Redis at once.
-func (g *Engine) wake(id string) {
+// refresh has the queue of a limiter ask Redis at once.
+func (g *Engine) refresh(id string) {
 	e := g.registry.lockExisting(id)
 	if e == nil {
 		return
@@ -92,9 +92,9 @@ func (g *Engine) wake(id string) {
 	g.registry.unlockEntry(e)
 }
 
-// revoke revokes the leases of all limiters that depend on a key, and returns the releases to run.
-func (g *Engine) revoke(key string) (releases []release) {
-	for _, id := range g.dependents.of(key) {
+// revoke revokes the leases of limiters, and returns the releases to run.
+func (g *Engine) revoke(ids []string) (releases []release) {
+	for _, id := range ids {
 		if e := g.registry.lockExisting(id); e != nil {
 			releases = e.leases.revoke(releases)
 			g.registry.unlockEntry(e)

@@ -69,7 +69,7 @@ func (a *denials) since(d *denial) (since, age time.Duration) {
 
 // deny answers a request from a cached denial.
 func (l *Limiter) deny(ask Ask) (Result, bool) {
-	d, since := l.denied(ask.Permits)
+	d, since := l.cachedDenial(ask.Permits)
 	if d == nil {
 		return Result{}, false
 	}
@@ -92,20 +92,20 @@ func (l *Limiter) denyUntil(permits int64, deadline time.Time) error {
 	if l.Engine.denials == nil || deadline.IsZero() {
 		return nil
 	}
-	d, since := l.denied(permits)
+	d, since := l.cachedDenial(permits)
 	if d == nil {
 		return nil
 	}
 	if after := d.forecast.Earliest(0, permits) - since; after > time.Until(deadline) {
-		return &errDeadline{permits: permits, name: l.Name, after: after}
+		return &deadlineError{permits: permits, name: l.Name, after: after}
 	}
 	return nil
 }
 
-// denied returns the cached denial that covers a request, and how long ago its call was sent; nil if
+// cachedDenial returns the cached denial that covers a request, and how long ago its call was sent; nil if
 // there is none. The denial must be of as many permits or fewer, younger than maxAge, and from
 // before the time at which permits return.
-func (l *Limiter) denied(permits int64) (*denial, time.Duration) {
+func (l *Limiter) cachedDenial(permits int64) (*denial, time.Duration) {
 	a := l.Engine.denials
 	found, ok := a.byID.Load(l.ID)
 	if !ok {
@@ -151,12 +151,12 @@ func (l *Limiter) remember(b *Batch) {
 		until: answer.RetryAfter, dated: b.sent.dated, sent: b.sent.at}
 	// By the process's clock: the program's own may panic, and the callers of the next call wait.
 	if d.age(time.Now()) < min(d.until, d.maxAge) {
-		a.keep(d, b.sent.version)
+		a.store(d, b.sent.version)
 	}
 }
 
-// keep is remember for a denial that has not ended.
-func (a *denials) keep(d *denial, version uint64) {
+// store is remember for a denial that has not ended.
+func (a *denials) store(d *denial, version uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.version(d.limiter) != version {
@@ -232,28 +232,25 @@ func (a *denials) forget(key string) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.forgetAllOf(key)
+	a.forgetLocked(key)
 }
 
-// forgetAllOf is forget while the denials are locked.
-func (a *denials) forgetAllOf(key string) {
+// forgetLocked is forget while the denials are locked.
+func (a *denials) forgetLocked(key string) {
 	a.counter(key).Add(1)
 	for _, id := range a.index.of(key) {
 		a.remove(id)
 	}
 }
 
-// granted forgets the denials of limiters that share a key with one of which a call took permits:
+// forgetAfterGrant forgets the denials of limiters that share a key with one of which a call took permits:
 // they count what was free before. It returns the version for a denial of that call itself.
-func (a *denials) granted(l *Limiter, version uint64) uint64 {
-	if a == nil {
-		return version
-	}
+func (a *denials) forgetAfterGrant(l *Limiter, version uint64) uint64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	unchanged := a.version(l) == version
 	for _, key := range l.DependsOn {
-		a.forgetAllOf(key)
+		a.forgetLocked(key)
 	}
 	if unchanged {
 		version = a.version(l)

@@ -56,7 +56,7 @@ func TestDenial_Request_AnsweredWhereTheDenialCoversIt(t *testing.T) {
 		runInBubble(t, name, func(t *testing.T) {
 			g := New(Settings{Denials: time.Hour})
 			now := time.Now()
-			g.denials.keep(&denial{
+			g.denials.store(&denial{
 				limiter: named(g, "a"), maxAge: g.denials.maxAge,
 				forecast: &view{limit: test.limit, free: test.free, after: 2 * time.Second},
 				permits:  test.fewest, until: 2 * time.Second, dated: now.Round(0), sent: now,

@@ -1,6 +1,6 @@
 // Package engine sends the calls of limiters to Redis. The first caller of a
 // limiter has a call of its own. Callers that arrive meanwhile share calls. Callers that wait are queued.
-// Permits that arrive for a caller that has left are released. Denials can be answered from memory,
+// Permits that arrive for a caller that has left are refunded. Denials can be answered from memory,
 // and grants from leases.
 //
 // The engine handles requests, batches and replies. A [Protocol] gives them their meaning: the
@@ -92,7 +92,7 @@ func New(s Settings) *Engine {
 	}
 	g.Nodes = redisx.NewNodes(s.Redis)
 	g.requests.New = func() any { return new(Request) }
-	g.batches.New = func() any { return new(Batch) }
+	g.batches.New = func() any { return &Batch{Full: g.denials != nil} }
 	g.lone.New = g.newLone
 	g.registry.busy.seed = maphash.MakeSeed()
 	if s.Denials > 0 {
@@ -127,7 +127,7 @@ func (g *Engine) Millis(now time.Time) string {
 	return strconv.FormatInt(now.UnixMilli(), 10)
 }
 
-// AppendMicros appends Millis in microseconds.
+// AppendMicros is Millis in microseconds, appended.
 func (g *Engine) AppendMicros(to []byte, now time.Time) []byte {
 	if g.now == nil {
 		return to
@@ -157,25 +157,20 @@ func (l *Limiter) tick() time.Duration { return cmp.Or(l.Tick, time.Millisecond)
 
 // Protocol translates between batches and the script of a limiter.
 type Protocol interface {
-	// Call returns the script that takes the permits of a batch, and its keys.
-	Call(b *Batch) (*redisx.Script, []string)
+	// Script returns the script that takes the permits of a batch, and its keys.
+	Script(b *Batch) (*redisx.Script, []string)
 
 	// Arguments sets the Args of a batch. The time is that of Engine.Now.
 	Arguments(b *Batch, now time.Time)
 
-	// Answer reads the reply to a batch. It sets the answers, errors and granted Permits of the
-	// requests, and the other fields of Batch that the reply reports. If the script needs another
+	// Answer reads the reply to a batch. It sets the Answer, Granted and Err of each request, and the other fields of Batch that the reply reports. If the script needs another
 	// call, Answer sets the Args of that call and returns true. It may set Before as well. Such a
 	// reply has granted nothing.
 	Answer(b *Batch, reply rueidis.RedisMessage) (again bool, err error)
 
 	// Receipt returns the Refund and the Return of a receipt for permits that the call of the batch has
-	// Granted to requests. They are nil if that is not possible. They are used when the batch no longer is.
-	Receipt(b *Batch) (refund, giveBack receipt.Refund)
-
-	// Refund returns a function that refunds the permits of the Lost requests, or nil if that is
-	// not possible. The function runs when the batch is no longer used, and no caller waits for it.
-	Refund(b *Batch) func(context.Context)
+	// Granted to requests. They are nil if that is not possible. They run when the batch is no longer used.
+	Receipt(b *Batch) (refund, returnHeld receipt.Refund)
 
 	// Explain adds the limiter to the error of a call.
 	Explain(ctx context.Context, err error) error
@@ -188,7 +183,7 @@ type Protocol interface {
 func (l *Limiter) leases() bool { return l.Leases && l.Engine.lease > 0 }
 
 // A yield in a busy process lasts until all of its goroutines have run. If it brings no caller, the
-// process is busy with other work, and calls stop to yield for a while.
+// process is busy with other work, and calls stop yielding for a while.
 const (
 	longestYield = 5 * time.Millisecond // a yield that lasts longer shows that the process is busy
 	busyCalls    = 1000                 // calls that do not yield then

@@ -72,7 +72,7 @@ func exchangeOf(number string) *exchange {
 	return x.(*exchange)
 }
 
-func (l *fake) Call(*Batch) (*redisx.Script, []string) { return fakeScript, []string{l.ID} }
+func (l *fake) Script(*Batch) (*redisx.Script, []string) { return fakeScript, []string{l.ID} }
 
 func (l *fake) Arguments(b *Batch, now time.Time) {
 	x := &exchange{limiter: l, ordered: b.Ordered, lease: b.Lease, now: now}
@@ -102,23 +102,18 @@ func (l *fake) Answer(b *Batch, message rueidis.RedisMessage) (again bool, err e
 	}
 	if x.leased > 0 {
 		b.Lease.Granted, b.Lease.Lasts = x.leased, b.Lease.Span
-		b.Lease.Limit, b.Lease.Free, b.Lease.Reset, b.Lease.Return = v.limit, v.free, v.after, l.refundOf(b)
+		b.Lease.Limit, b.Lease.Free, b.Lease.Reset, b.Lease.Refund = v.limit, v.free, v.after, l.refundOf(b)
 	}
 	return false, nil
 }
 
-func (l *fake) Receipt(b *Batch) (refund, giveBack receipt.Refund) { return l.refundOf(b), nil }
+func (l *fake) Receipt(b *Batch) (refund, returnHeld receipt.Refund) { return l.refundOf(b), nil }
 
 func (l *fake) refundOf(b *Batch) receipt.Refund {
 	of := b.Args[0]
 	return func(ctx context.Context, permits int64) error {
 		return redistest.Err(Refund(ctx, l.Engine, l.DependsOn, l.back(permits, of)))
 	}
-}
-
-func (l *fake) Refund(b *Batch) func(context.Context) {
-	refund, permits := l.refundOf(b), b.LostPermits
-	return func(ctx context.Context) { _ = refund(ctx, permits) }
 }
 
 // back returns permits of an exchange, or of the oldest grants.

@@ -94,7 +94,7 @@ func (f *fixture) free(l *fake) (free int64) {
 }
 
 // idle reports whether an engine holds no state of calls.
-func (g *Engine) idle() bool { return g.registry.live.Load() == 0 }
+func (g *Engine) idle() bool { return len(g.registry.ids()) == 0 }
 
 // idle requires that the engine of a limiter holds no state.
 func (f *fixture) idle(l *fake) {

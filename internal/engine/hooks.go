@@ -12,7 +12,7 @@ import (
 // tryHooked is Try with leases, the denial cache and the report of the decision.
 func (l *Limiter) tryHooked(ctx context.Context, ask Ask, result *Result) error {
 	observation := l.Observe(ask.Most())
-	err := l.TryUnobserved(ctx, ask, result)
+	err := l.tryUnobserved(ctx, ask, result)
 	if result.Allowed {
 		observation.permits = result.Granted
 	}
@@ -20,9 +20,9 @@ func (l *Limiter) tryHooked(ctx context.Context, ask Ask, result *Result) error 
 	return err
 }
 
-// TryUnobserved is Try without a report of the decision.
-func (l *Limiter) TryUnobserved(ctx context.Context, ask Ask, result *Result) error {
-	for first := true; ; first = false {
+// tryUnobserved is Try without a report of the decision.
+func (l *Limiter) tryUnobserved(ctx context.Context, ask Ask, result *Result) error {
+	for mayRevoke := true; ; mayRevoke = false { // at most twice
 		if l.fromLease(ask, result) {
 			return nil
 		}
@@ -36,12 +36,12 @@ func (l *Limiter) TryUnobserved(ctx context.Context, ask Ask, result *Result) er
 		if l.leases() {
 			err = l.share(ctx, ask, result) // a shared call can bring a lease
 		} else {
-			err = l.ask(ctx, ask, result)
+			err = l.callRedis(ctx, ask, result)
 		}
 		if err != nil {
 			return err
 		}
-		releases := l.addLeased(ask, result, first)
+		releases := l.addLeased(ask, result, mayRevoke)
 		if releases == nil {
 			return nil
 		}
@@ -60,7 +60,7 @@ func (l *Limiter) waitHooked(ctx context.Context, ask Ask, deadline time.Time, r
 		if err = l.denyUntil(ask.Permits, earlierDeadline(ctx, deadline)); err != nil {
 			result.From = FromMemory
 		} else {
-			err = observation.Wait(ctx, func() (bool, error) { return l.wait(ctx, ask, deadline, result) })
+			err = observation.wait(ctx, func() (bool, error) { return l.wait(ctx, ask, deadline, result) })
 		}
 	}
 	granted, err = err == nil, withoutDeadline(ctx, deadline, err)
@@ -71,7 +71,7 @@ func (l *Limiter) waitHooked(ctx context.Context, ask Ask, deadline time.Time, r
 // hookDispatch plans the lease of a batch that is about to be sent. The entry is locked.
 func (l *Limiter) hookDispatch(e *entry, b *Batch) {
 	if e.queue == nil || b.queue != nil { // else free permits are for the waiters
-		b.sent.revokes = e.leases.plan(b)
+		e.leases.plan(b)
 	}
 }
 
@@ -86,17 +86,17 @@ func (l *Limiter) hookSend(b *Batch, now time.Time) {
 // hookAnswer stores the lease that a call has brought, and has a caller report the call. The answers are
 // final and the entry, if there is one, is locked. It returns the release of a lease that must not be
 // used.
-func (l *Limiter) hookAnswer(e *entry, b *Batch) (unused release) {
+func (l *Limiter) hookAnswer(e *entry, b *Batch) (discarded release) {
 	b.sent.call.finish(b.Lease.Granted, b.err)
 	b.assignCall()
 	if e == nil {
 		return nil
 	}
-	unused = e.leases.store(b, b.err, b.sent.revokes)
+	discarded = e.leases.store(b)
 	if b.queue == nil && b.Lease.Granted > 0 && e.queue != nil {
 		e.queue.wake() // its waiters are served from the lease first
 	}
-	return unused
+	return discarded
 }
 
 // hookEnd ends the cached denials that count permits which a call has taken, and caches its own denial,
@@ -104,7 +104,7 @@ func (l *Limiter) hookAnswer(e *entry, b *Batch) (unused release) {
 func (l *Limiter) hookEnd(b *Batch) {
 	if g := l.Engine; g.denials != nil {
 		if b.Granted+b.Lease.Granted > 0 {
-			b.sent.version = g.denials.granted(l, b.sent.version)
+			b.sent.version = g.denials.forgetAfterGrant(l, b.sent.version)
 		}
 		l.remember(b)
 	}
@@ -229,15 +229,15 @@ func (v *Observation) Report(ctx context.Context, granted bool, from Source, err
 	}
 }
 
-// ReportRefusal reports a call for permits that was refused without a call to Redis.
-func (l *Limiter) ReportRefusal(ctx context.Context, permits int64, err error) {
+// ReportDenial reports a call for permits that was refused without a call to Redis.
+func (l *Limiter) ReportDenial(ctx context.Context, permits int64, err error) {
 	observation := l.Observe(permits)
 	observation.Report(ctx, false, FromRedis, err)
 }
 
-// Wait runs wait, and reports its start and its end. The time counts as waiting if wait returns
+// wait runs wait, and reports its start and its end. The time counts as waiting if wait returns
 // true: it waited for permits.
-func (v *Observation) Wait(ctx context.Context, wait func() (waited bool, err error)) error {
+func (v *Observation) wait(ctx context.Context, wait func() (waited bool, err error)) error {
 	o := v.observer
 	if o == nil {
 		_, err := wait()

@@ -61,7 +61,7 @@ func (h *leaseSet) take(ask Ask, result *Result) (ok, fetch bool) {
 			continue
 		}
 		s.unused -= ask.Most()
-		result.Allowed, result.Granted, result.From, result.Refund = true, ask.Most(), FromLease, s.Return
+		result.Allowed, result.Granted, result.From, result.Refund = true, ask.Most(), FromLease, s.Refund
 		if ask.Detail {
 			result.Limit, result.Remaining = h.newest.Limit, max(0, h.free)+h.unused(now)
 			result.ResetAfter = h.newest.Reset - now.Sub(h.newest.sent)
@@ -167,37 +167,36 @@ func (h *leaseSet) runsOut(s *activeLease, now time.Time, remains time.Duration)
 	return left <= float64(h.demand(now))*float64(ahead)
 }
 
-// plan sets the lease that a batch asks for besides the permits of its requests. It returns how often leases
-// were revoked until then. The entry is locked.
-func (h *leaseSet) plan(b *Batch) (revokes uint64) {
+// plan sets the lease that a batch asks for besides the permits of its requests. It drops leases that are used
+// up. The entry is locked.
+func (h *leaseSet) plan(b *Batch) {
 	b.Lease = Lease{}
 	if h == nil || h.fetch != nil || h.limiter.Engine.changes.any(h.limiter.DependsOn) {
-		return 0
+		return
 	}
 	if h.leases = slices.DeleteFunc(h.leases,
 		func(s activeLease) bool { return s.unused == 0 }); len(h.leases) >= maxLeases {
-		return 0
+		return
 	}
 	permits := h.demand(time.Now())
 	for _, r := range b.Requests {
 		permits -= r.Most()
 	}
 	if permits < leastLease {
-		return 0
+		return
 	}
-	b.Lease.Permits, b.Lease.Span = permits, h.span
-	h.fetch = h.begin()
-	return h.revokes
+	b.Lease.Permits, b.Lease.Span, b.sent.revokes = permits, h.span, h.revokes
+	h.fetch = h.beginTransfer()
 }
 
-// store stores the lease of a call. It returns the release of a lease that must not be used, to be
-// run once the entry is unlocked.
-func (h *leaseSet) store(b *Batch, err error, revokes uint64) (unused release) {
+// store counts the permits of a call, and stores its lease if it asked for one. It returns the release of a
+// lease that must not be used, to be run once the entry is unlocked.
+func (h *leaseSet) store(b *Batch) (discarded release) {
 	if h == nil {
 		return nil
 	}
 	h.taken += b.Granted
-	if err == nil && b.Forecast != nil {
+	if b.err == nil && b.Forecast != nil {
 		h.free = b.Forecast.Free()
 	} else {
 		h.free -= b.Granted
@@ -207,15 +206,15 @@ func (h *leaseSet) store(b *Batch, err error, revokes uint64) (unused release) {
 	}
 	fetch := h.fetch
 	h.fetch = nil
-	if unused = h.add(b, err, revokes, fetch); unused == nil {
-		h.end(fetch, err)
+	if discarded = h.add(b, fetch); discarded == nil {
+		h.endTransfer(fetch, b.err)
 	}
-	return unused
+	return discarded
 }
 
 // add adds the lease of a call that asked for one.
-func (h *leaseSet) add(b *Batch, err error, revokes uint64, fetch *transfer) (unused release) {
-	if err != nil {
+func (h *leaseSet) add(b *Batch, fetch *transfer) (discarded release) {
+	if b.err != nil {
 		return nil
 	}
 	now := time.Now()
@@ -227,7 +226,7 @@ func (h *leaseSet) add(b *Batch, err error, revokes uint64, fetch *transfer) (un
 	s := activeLease{Lease: b.Lease, unused: b.Lease.Granted + b.LostPermits, sent: b.sent.at}
 	clear(b.Lost)
 	b.Lost = b.Lost[:0]
-	if h.revokes != revokes || s.expired(now) {
+	if h.revokes != b.sent.revokes || s.expired(now) {
 		return h.release(&s, fetch)
 	}
 	h.leases, h.newest, h.free, h.taken = append(h.leases, s), s, s.Free, 0

@@ -148,7 +148,7 @@ func TestLease_CannotBeUsed_IsReturned(t *testing.T) {
 			h := e.leases
 			h.demanded = 130
 			b := &Batch{sent: sentBatch{at: time.Now()}, Requests: []*Request{{Ask: Ask{Permits: 30}}}}
-			changes := h.plan(b)
+			h.plan(b)
 			require.Equal(t, int64(100), b.Lease.Permits)
 			fetch := h.fetch
 			if test.lasts > 0 {
@@ -156,17 +156,18 @@ func TestLease_CannotBeUsed_IsReturned(t *testing.T) {
 			}
 			returned := int64(0)
 			b.Lease.Granted, b.Lease.Lasts = test.granted, test.lasts
-			b.Lease.Return = func(_ context.Context, permits int64) error {
+			b.Lease.Refund = func(_ context.Context, permits int64) error {
 				assert.Equal(t, 1, size(&l.Engine.transfers), "it has not ended")
 				returned = permits
 				return test.refund
 			}
-			unused := h.store(b, test.call, changes)
+			b.err = test.call
+			discarded := h.store(b)
 			if test.granted > 0 && test.call == nil {
-				unused(t.Context())
+				discarded(t.Context())
 				assert.Equal(t, test.granted, returned)
 			} else {
-				assert.Nil(t, unused)
+				assert.Nil(t, discarded)
 			}
 			<-fetch.done
 			assert.Equal(t, test.want, fetch.err)
@@ -182,7 +183,7 @@ func TestLease_CannotBeUsed_IsReturned(t *testing.T) {
 func TestLease_ArrivesWhileCallersWait_ServesThemFirst(t *testing.T) {
 	l, e := leased()
 	h := e.leases
-	h.fetch = h.begin()
+	h.fetch = h.beginTransfer()
 	waiting := &waiter{Request: Request{Ask: Ask{Permits: 1}}, done: make(chan struct{}, 1)}
 	q := &queue{woken: make(chan struct{}, 1)}
 	q.waiters.push(waiting)
@@ -195,7 +196,7 @@ func TestLease_ArrivesWhileCallersWait_ServesThemFirst(t *testing.T) {
 	assert.False(t, l.fromLease(Ask{Permits: 1}, new(Result)), "behind a caller that waits")
 	fetched := func() time.Duration {
 		e.dispatching, e.calls, h.demanded = true, 1, 100
-		e.push(l.Engine.newBatch())
+		e.push(new(Batch))
 		return l.dispatch(e).Lease.Span
 	}
 	assert.Zero(t, fetched(), "by another call: free permits are for the waiters")
@@ -223,14 +224,14 @@ func TestChange_LeaseInTransit_WaitsForIt(t *testing.T) {
 		"it arrives": func(_ *Limiter, e *entry, s activeLease) {
 			b, h := &Batch{sent: sentBatch{at: time.Now()}}, e.leases
 			h.demanded = 100
-			changes := h.plan(b)
+			h.plan(b)
 			require.NotNil(t, h.fetch)
 			time.AfterFunc(20*time.Millisecond, func() {
 				b.Lease = s.Lease
 				b.Lease.Granted, b.Lease.Span = s.unused, s.Lasts
 				e.mu.Lock()
 				defer e.mu.Unlock()
-				h.store(b, nil, changes).runLater()
+				h.store(b).runLater()
 			})
 		},
 	} {
@@ -239,7 +240,7 @@ func TestChange_LeaseInTransit_WaitsForIt(t *testing.T) {
 			h := e.leases
 			defer h.timer.Stop()
 			returned := false
-			depart(l, e, activeLease{Lease{Lasts: time.Hour, Return: func(context.Context, int64) error {
+			depart(l, e, activeLease{Lease{Lasts: time.Hour, Refund: func(context.Context, int64) error {
 				time.Sleep(50 * time.Millisecond)
 				returned = true
 				return nil
@@ -251,7 +252,7 @@ func TestChange_LeaseInTransit_WaitsForIt(t *testing.T) {
 				defer e.mu.Unlock()
 				b := new(Batch)
 				h.demanded = 100
-				assert.Zero(t, h.plan(b))
+				h.plan(b)
 				assert.Zero(t, b.Lease.Span, "it would be a lease from before the change")
 				return nil, nil
 			})
@@ -268,7 +269,7 @@ func TestChange_LeaseCannotBeReturned_GoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := named(New(Settings{Lease: time.Hour}), "a")
 		h := &leaseSet{limiter: l}
-		h.release(&activeLease{unused: 5, Lease: Lease{Return: func(context.Context, int64) error {
+		h.release(&activeLease{unused: 5, Lease: Lease{Refund: func(context.Context, int64) error {
 			time.Sleep(time.Minute)
 			return nil
 		}}}, nil).runLater()
@@ -286,7 +287,7 @@ func TestChange_LeaseArrivesMeanwhile_IsReturned(t *testing.T) {
 	l, e := leased()
 	returned := int64(0)
 	_, err := Change(t.Context(), l.Engine, l.DependsOn, func(context.Context) (any, error) {
-		e.leases.leases = []activeLease{{Lease{Lasts: time.Hour, Return: func(_ context.Context, permits int64) error {
+		e.leases.leases = []activeLease{{Lease{Lasts: time.Hour, Refund: func(_ context.Context, permits int64) error {
 			returned = permits
 			return nil
 		}}, 5, time.Now()}}

@@ -25,7 +25,7 @@ func (l *Limiter) fromLease(ask Ask, result *Result) (ok bool) {
 	}
 	fetch = fetch && l.Engine.reserveCall(e)
 	if fetch && e.first == nil {
-		e.push(l.Engine.newBatch())
+		e.push(l.Engine.batches.Get().(*Batch)) //nolint:errcheck,forcetypeassert // nothing else is there
 	}
 	e.mu.Unlock()
 	if fetch {
@@ -37,7 +37,7 @@ func (l *Limiter) fromLease(ask Ask, result *Result) (ok bool) {
 // addLeased adds the leased permits to a result of Redis: they are free, too. Together with the permits
 // that are free in Redis, they may be enough for a denied request. Then, if it may, addLeased revokes
 // the leases, and returns the releases to run before the request is repeated.
-func (l *Limiter) addLeased(ask Ask, result *Result, revokes bool) []release {
+func (l *Limiter) addLeased(ask Ask, result *Result, mayRevoke bool) []release {
 	counts := ask.UpTo > 0 || ask.Detail
 	if !l.leases() || result.Allowed && !counts {
 		return nil
@@ -50,10 +50,10 @@ func (l *Limiter) addLeased(ask Ask, result *Result, revokes bool) []release {
 	if counts && e.leases != nil && e.queue == nil {
 		e.leases.addTo(result, ask)
 	}
-	if result.Allowed || ask.UpTo > 0 || !revokes {
+	if result.Allowed || ask.UpTo > 0 || !mayRevoke {
 		return nil
 	}
-	return e.leases.releaseFor(ask.Permits)
+	return e.leases.revokeFor(ask.Permits)
 }
 
 // ensureLeases gives the entry a set of leases and counts the demand. The entry is locked.
@@ -82,8 +82,8 @@ func (l *Limiter) expireLeases(e *entry, h *leaseSet) {
 	for i := range h.leases {
 		if s := h.leases[i]; !s.expired(now) && s.unused > 0 {
 			kept = append(kept, s)
-		} else if unused := h.release(&s, nil); unused != nil {
-			releases = append(releases, unused)
+		} else if discarded := h.release(&s, nil); discarded != nil {
+			releases = append(releases, discarded)
 		}
 	}
 	clear(h.leases[len(kept):])
@@ -109,8 +109,8 @@ func (r release) runLater() {
 	}
 }
 
-// runAll runs releases, and waits for them until ctx ends, but no longer than for other leases in
-// transit. The releases go on. If one fails, its permits expire.
+// runAll runs releases, and waits for them until ctx is done, which that of Detach never is, but at most
+// longTransfer. The releases go on. If one fails, its permits expire.
 func runAll(ctx context.Context, all []release) {
 	done := make(chan struct{}, len(all))
 	for _, run := range all {
@@ -139,13 +139,13 @@ type transfer struct {
 	err  error         // set before done is closed
 }
 
-func (h *leaseSet) begin() *transfer {
+func (h *leaseSet) beginTransfer() *transfer {
 	t := &transfer{keys: h.limiter.DependsOn, done: make(chan struct{})}
 	h.limiter.Engine.transfers.Store(t, nil)
 	return t
 }
 
-func (h *leaseSet) end(t *transfer, err error) {
+func (h *leaseSet) endTransfer(t *transfer, err error) {
 	t.err = err
 	h.limiter.Engine.transfers.Delete(t)
 	close(t.done)
@@ -175,25 +175,25 @@ func (g *Engine) awaitTransfers(keys []string, late <-chan struct{}) {
 // release returns the release of a lease. It ends the transfer that has fetched the lease, or a new
 // one if that is nil.
 func (h *leaseSet) release(s *activeLease, t *transfer) release {
-	permits, refund := s.unused, s.Return
+	permits, refund := s.unused, s.Refund
 	s.unused = 0
 	if permits == 0 {
 		return nil
 	}
 	if t == nil {
-		t = h.begin()
+		t = h.beginTransfer()
 	}
 	return func(ctx context.Context) {
 		err := redisx.ErrNoReply // until it returns
-		defer func() { h.end(t, err) }()
+		defer func() { h.endTransfer(t, err) }()
 		err = refund(ctx, permits)
 	}
 }
 
-// releaseFor revokes all leases if their permits and those that are free in Redis are together
+// revokeFor revokes all leases if their permits and those that are free in Redis are together
 // enough for a request that neither could grant alone. It returns the releases to run. The entry is
 // locked.
-func (h *leaseSet) releaseFor(permits int64) []release {
+func (h *leaseSet) revokeFor(permits int64) []release {
 	if h == nil || len(h.leases) == 0 {
 		return nil
 	}
@@ -211,8 +211,8 @@ func (h *leaseSet) revoke(releases []release) []release {
 	}
 	h.revokes++
 	for i := range h.leases {
-		if unused := h.release(&h.leases[i], nil); unused != nil {
-			releases = append(releases, unused)
+		if discarded := h.release(&h.leases[i], nil); discarded != nil {
+			releases = append(releases, discarded)
 		}
 	}
 	clear(h.leases)
@@ -224,13 +224,7 @@ func (h *leaseSet) revoke(releases []release) []release {
 // begun before. It returns the first error.
 func (g *Engine) Flush(ctx context.Context) error {
 	_, err := Detach(ctx, func(ctx context.Context) (struct{}, error) {
-		var releases []release
-		for _, id := range g.registry.ids() {
-			if e := g.registry.lockExisting(id); e != nil {
-				releases = e.leases.revoke(releases)
-				g.registry.unlockEntry(e)
-			}
-		}
+		releases := g.revoke(g.registry.ids())
 		var transfers []*transfer
 		for t := range g.transfers.Range {
 			transfers = append(transfers, t.(*transfer)) //nolint:errcheck,forcetypeassert // nothing else is there

@@ -34,7 +34,7 @@ func TestLoneCall_OtherCallersOfItsLimiter_ShareACall(t *testing.T) {
 		require.NoError(t, errors.Join(errs...))
 		assert.Equal(t, callers-1, slices.Index(answers, false))
 		assert.LessOrEqual(t, f.Scripts.Load(), int64(1+fastCalls+1))
-		assert.Zero(t, g.registry.live.Load())
+		assert.Empty(t, g.registry.ids())
 	})
 }
 

@@ -27,7 +27,7 @@ type queue struct {
 	// Waiters are numbered: one is denied only by a reply to a call that was sent after its arrival.
 	arrived    uint64    // the newest waiter
 	calledFor  uint64    // the newest waiter before the last call
-	repliedFor uint64    // the newest waiter before a call that was answered
+	repliedFor uint64    // the newest waiter before the last call that was answered
 	dueForNew  time.Time // the latest time of a call for a new waiter; zero for none
 	stale      bool      // this Client has changed the limiter: Redis is to be asked at once
 	firstWaits bool      // a reply did not serve the first waiter: it waits for permits, not only for Redis
@@ -42,7 +42,7 @@ type queue struct {
 	lag        time.Duration // of the forecast
 	took       time.Duration
 	due        time.Time // when the first waiter could be served, by the forecast
-	answered   time.Time // when the reply arrived, or the queue began
+	repliedAt  time.Time // when the reply arrived, or the queue began
 
 	batch  Batch
 	inCall []*waiter // of the batch
@@ -138,12 +138,12 @@ func (q *queue) wake() {
 // permits, ended a pause or changed the rate.
 const AskAgain = 5 * time.Second
 
-// next returns when to send the next call.
+// next returns when to send the next call, and records when the first waiter could be served.
 func (q *queue) next() time.Time {
 	if !q.replied || q.stale {
 		return time.Time{}
 	}
-	at := q.servable(q.waiters.first)
+	at := q.servable()
 	q.due = at
 	if q.lag > 0 && at.After(q.forecastAt) && !q.missed(at.Sub(q.forecastAt)) {
 		at = at.Add(q.lag)
@@ -178,11 +178,12 @@ func (q *queue) aboveLimit(w *waiter) bool {
 	return q.forecast != nil && w.Permits > q.forecast.Limit()
 }
 
-// servable returns when to send a call for a waiter if it is the first, by the last forecast. That
+// servable returns when to send a call for the first waiter, by the last forecast. That
 // can be later than Earliest. A call at the end of another Client's lease may find its unused
 // permits not yet returned. Then the next call would be an interval later. If the time is known and
 // after the deadline of the waiter, it is halfway between Earliest and the deadline.
-func (q *queue) servable(w *waiter) time.Time {
+func (q *queue) servable() time.Time {
+	w := q.waiters.first
 	if q.forecast == nil || q.aboveLimit(w) {
 		return q.forecastAt
 	}
@@ -233,29 +234,27 @@ func (c *callTime) add(took time.Duration) {
 // never more than shortestCall.
 func (q *queue) callTook() time.Duration {
 	took, due := time.Since(q.batch.sent.at), q.due
-	if due.Before(q.answered) {
-		due = q.answered
+	if due.Before(q.repliedAt) {
+		due = q.repliedAt
 	}
 	return took + min(shortestCall, max(0, q.batch.sent.at.Sub(due)))
 }
 
 // fillBatch makes a batch of the first waiters: as many as can be served at once, after a call of that
-// time. If the first cannot be served yet, the batch has only that one.
+// time, and one more, whose wait the reply then has. If the first cannot be served yet, the batch has only that
+// one.
 func (q *queue) fillBatch(call time.Duration) {
 	b := &q.batch
 	b.Requests, q.inCall = b.Requests[:0], q.inCall[:0]
-	b.Forecast, b.receipts = nil, false // the queue keeps the forecast
 	b.Backdate = min(call, time.Since(q.waiters.first.since))
 	most := int64(MaxPermits)
 	if q.forecast != nil {
 		most = q.forecast.Limit()
 	}
 	by := time.Since(q.forecastAt) + call
-	firstOnly := q.replied && !q.stale && q.servable(q.waiters.first).After(time.Now().Add(call))
 	var sum, servable int64
-	last := firstOnly
+	last := q.replied && !q.stale && q.servable().After(time.Now().Add(call)) // only the first
 	for w := q.waiters.first; w != nil && len(b.Requests) < MaxRequests; w = w.next {
-		// One more than can be served, so that the reply has the wait of that one.
 		if len(b.Requests) > 0 && (last || w.Permits > MaxPermits-sum) {
 			break
 		}
@@ -265,7 +264,6 @@ func (q *queue) fillBatch(call time.Duration) {
 			last = last || servable > most && q.forecast.Earliest(servable-w.Permits, w.Permits) > by
 		}
 		w.state.Store(inFlight)
-		b.receipts = b.receipts || w.Receipt
 		b.Requests = append(b.Requests, &w.Request)
 		q.inCall = append(q.inCall, w)
 	}
@@ -283,8 +281,8 @@ func (q *queue) serveFrom(h *leaseSet) (done []*waiter) {
 		for w := q.waiters.first; w != nil && w.Permits <= s.unused && !s.expired(now) &&
 			len(done) < MaxRequests; w = q.waiters.first {
 			s.unused -= w.Permits
-			w.Allowed, w.Granted, w.From, w.Refund = true, w.Permits, FromLease, s.Return
-			w.answer(nil)
+			w.Allowed, w.Granted, w.From, w.Refund = true, w.Permits, FromLease, s.Refund
+			w.finish(nil)
 			q.remove(w)
 			done = append(done, w)
 		}
@@ -294,8 +292,8 @@ func (q *queue) serveFrom(h *leaseSet) (done []*waiter) {
 
 // applyReply applies the reply to a call. It removes and returns the waiters that were granted permits, or
 // whose request failed. The others keep their places.
-func (q *queue) applyReply(b *Batch, times *callTime) (done []*waiter) {
-	err := b.err
+func (q *queue) applyReply(times *callTime) (done []*waiter) {
+	b, err := &q.batch, q.batch.err
 	if err == nil {
 		times.add(q.callTook())
 		q.took = min(time.Since(b.sent.at), times.get())
@@ -307,7 +305,7 @@ func (q *queue) applyReply(b *Batch, times *callTime) (done []*waiter) {
 	if err != nil || q.replied && (lowered || outdated) {
 		q.unchecked, q.ahead, q.checked = q.waiters.first, 0, now
 	}
-	q.replied, q.forecastAt, q.forecast, q.answered = err == nil, b.forecastAt, b.Forecast, time.Now()
+	q.replied, q.forecastAt, q.forecast, q.repliedAt = err == nil, b.forecastAt, b.Forecast, time.Now()
 	for _, w := range q.inCall {
 		if w.state.Load() == answered {
 			q.remove(w)
@@ -379,15 +377,15 @@ type waiter struct {
 	since      time.Time     // when it was queued
 }
 
-// errDeadline is the error of a waiter whose deadline is before the earliest time at which it could
+// deadlineError is the error of a waiter whose deadline is before the earliest time at which it could
 // be served.
-type errDeadline struct {
+type deadlineError struct {
 	permits int64
 	name    string
 	after   time.Duration // until then; 0 if the deadline has passed
 }
 
-func (e *errDeadline) Error() string {
+func (e *deadlineError) Error() string {
 	text := fmt.Sprintf("rratelimiter: %d permits of %q cannot be had before the deadline", e.permits, e.name)
 	if after := e.after.Round(time.Microsecond); after > 0 {
 		text += fmt.Sprintf(", in %v at the earliest", after)
@@ -396,4 +394,4 @@ func (e *errDeadline) Error() string {
 }
 
 // Unwrap returns the error that the context would have returned in the end.
-func (e *errDeadline) Unwrap() error { return context.DeadlineExceeded }
+func (e *deadlineError) Unwrap() error { return context.DeadlineExceeded }

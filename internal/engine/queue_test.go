@@ -153,7 +153,7 @@ func TestQueue_WaitersArriveAndLeave_SumsMatch(t *testing.T) {
 			all = append(all, w)
 		case n < 6 && len(all) > 0:
 			if w := all[random.IntN(len(all))]; w.state.Load() < answered {
-				l.withdraw(e, w)
+				withdraw(e, w)
 			}
 		case n == 6 && !inCall && q.waiters.first != nil:
 			q.fillBatch(shortestCall)
@@ -164,9 +164,9 @@ func TestQueue_WaitersArriveAndLeave_SumsMatch(t *testing.T) {
 			q.batch.Forecast = &view{limit: 20, after: 2 * time.Second, every: time.Second}
 			q.batch.Requests[0].Allowed = random.IntN(2) == 0
 			q.batch.err, q.batch.queue, q.batch.Lost = err, q, nil
-			l.answer(&q.batch)
-			q.wakeAll(q.applyReply(&q.batch, new(callTime)))
-			l.endUnservable(e, q, err)
+			l.finishRequests(&q.batch)
+			q.wakeAll(q.applyReply(new(callTime)))
+			l.endUnservable(e, q)
 		}
 		all = slices.DeleteFunc(all, func(w *waiter) bool { return w.state.Load() >= answered })
 		var wanted, ahead int64
@@ -191,12 +191,11 @@ func TestQueue_WaitersArriveAndLeave_SumsMatch(t *testing.T) {
 
 // TestQueue_CallerLeavesWithItsAnswer_TakesIt: its permits are not lost.
 func TestQueue_CallerLeavesWithItsAnswer_TakesIt(t *testing.T) {
-	l := open(New(Settings{}), "limiter", 1, time.Hour)
 	w := &waiter{Request: Request{Ask: Ask{Permits: 3}}, done: make(chan struct{}, 1)}
 	w.state.Store(answered)
 	e := &entry{queue: new(queue)}
-	assert.False(t, l.withdraw(e, w))
-	assert.NoError(t, l.timeOut(e, w))
+	left, _ := withdraw(e, w)
+	assert.False(t, left)
 	assert.EqualValues(t, answered, w.state.Load())
 	assert.False(t, abandon(e, &w.Request))
 }
@@ -238,6 +237,6 @@ func TestErrDeadline_Text_NamesNoTimeThatIsOver(t *testing.T) {
 	for after, want := range map[time.Duration]string{
 		0: text, 1: text, -time.Second: text, 1500 * time.Millisecond: text + ", in 1.5s at the earliest",
 	} {
-		assert.EqualError(t, &errDeadline{permits: 3, name: "x", after: after}, want)
+		assert.EqualError(t, &deadlineError{permits: 3, name: "x", after: after}, want)
 	}
 }

@@ -54,8 +54,7 @@ func (x *index) of(key string) []string {
 // registry holds the state of limiters: an entry for each ID that has calls in flight, waiters or
 // leases, and none for any other.
 type registry struct {
-	entries sync.Map     // ID -> *entry
-	live    atomic.Int64 // entries
+	entries sync.Map // ID -> *entry
 	busy    busy
 }
 
@@ -84,7 +83,6 @@ func (n *registry) lockEntry(l *Limiter) *entry {
 		e := &entry{id: l.ID, busy: n.busy.of(l.ID)}
 		e.mu.Lock()
 		if _, found := n.entries.LoadOrStore(l.ID, e); !found {
-			n.live.Add(1)
 			e.busy.Add(1)
 			return e
 		}
@@ -119,7 +117,6 @@ func (n *registry) unlockEntry(e *entry) {
 	if e.idle() {
 		e.removed = true
 		n.entries.Delete(e.id)
-		n.live.Add(-1)
 		e.busy.Add(-1)
 	}
 	e.mu.Unlock()

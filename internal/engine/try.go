@@ -9,17 +9,17 @@ import (
 )
 
 // Try asks for permits without a wait for them. A caller that finds others of its limiter shares a call
-// with them. Try ends with ctx. If the call was sent by then, permits that arrive are released.
+// with them. Try ends with ctx. If the call was sent by then, permits that arrive are refunded.
 func (l *Limiter) Try(ctx context.Context, ask Ask, result *Result) error {
 	if l.Engine.hooked {
 		return l.tryHooked(ctx, ask, result)
 	}
-	return l.ask(ctx, ask, result)
+	return l.callRedis(ctx, ask, result)
 }
 
-// ask asks Redis: with a call of its own if the limiter has no other caller, else with a shared one. An
+// callRedis asks Redis: with a call of its own if no other call of the limiter is known, else with a shared one. An
 // entry and a shared batch would cost a lone caller more than the rest of its call.
-func (l *Limiter) ask(ctx context.Context, ask Ask, result *Result) error {
+func (l *Limiter) callRedis(ctx context.Context, ask Ask, result *Result) error {
 	g := l.Engine
 	busy := g.registry.busy.of(l.ID)
 	if !busy.CompareAndSwap(0, 1) {
@@ -27,7 +27,7 @@ func (l *Limiter) ask(ctx context.Context, ask Ask, result *Result) error {
 	}
 	b := g.lone.Get().(*Batch) //nolint:errcheck,forcetypeassert // nothing else is there
 	r := b.Requests[0]
-	r.Ask, b.receipts, b.busy = ask, ask.Receipt, busy
+	r.Ask, b.busy = ask, busy
 	r.state.Store(inFlight)
 	b.sent.callers.Store(1)
 	ended := ctx.Done()
@@ -37,15 +37,15 @@ func (l *Limiter) ask(ctx context.Context, ask Ask, result *Result) error {
 		go l.run(ctx, nil, b)
 	}
 	select {
-	case <-b.answered:
+	case <-b.done:
 	case <-ended:
 		if r.state.CompareAndSwap(inFlight, abandoned) {
 			b.sent.callers.Store(0)
 			return ctx.Err()
 		}
-		<-b.answered
+		<-b.done
 	}
-	err := l.take(ctx, r, result)
+	err := l.takeResult(ctx, r, result)
 	g.lone.Put(b)
 	return err
 }
@@ -67,11 +67,11 @@ func (b *busy) of(id string) *atomic.Int32 {
 
 // newLone returns a batch for a lone call.
 func (g *Engine) newLone() any {
-	return &Batch{Requests: []*Request{new(Request)}, Full: g.denials != nil, answered: make(chan struct{}, 1)}
+	return &Batch{Requests: []*Request{new(Request)}, Full: g.denials != nil, done: make(chan struct{}, 1)}
 }
 
-// take takes the result out of a request, whose caller it is, and clears the request for the next one.
-func (l *Limiter) take(ctx context.Context, r *Request, result *Result) error {
+// takeResult takes the result out of a request, whose caller it is, and clears the request for the next one.
+func (l *Limiter) takeResult(ctx context.Context, r *Request, result *Result) error {
 	if r.call != nil {
 		r.call.report(ctx, l)
 	}
@@ -95,10 +95,10 @@ func (l *Limiter) share(ctx context.Context, ask Ask, result *Result) error {
 	b := l.addRequest(e, r)
 	sends := g.reserveCall(e)
 	inline := sends && ended == nil && b == e.first
-	if b.answered == nil && !inline {
-		b.answered = make(chan struct{})
+	if b.done == nil && !inline {
+		b.done = make(chan struct{})
 	}
-	answers := b.answered
+	done := b.done
 	e.mu.Unlock()
 
 	if sends && !inline {
@@ -108,18 +108,18 @@ func (l *Limiter) share(ctx context.Context, ask Ask, result *Result) error {
 	case inline:
 		l.sendBatches(ctx, e, true) // until this request is answered
 	case ended == nil:
-		<-answers // a select takes longer
+		<-done // a select takes longer
 	default:
 		select {
-		case <-answers:
+		case <-done:
 		case <-ended:
 			if abandon(e, r) {
 				return ctx.Err()
 			}
-			<-answers
+			<-done
 		}
 	}
-	err := l.take(ctx, r, result)
+	err := l.takeResult(ctx, r, result)
 	g.requests.Put(r)
 	return err
 }
@@ -168,24 +168,16 @@ func (l *Limiter) addRequest(e *entry, r *Request) *Batch {
 	b := e.last
 	// The permits of a call fit into 32 bits of a member.
 	if b == nil || len(b.Requests) >= MaxRequests || r.Most() > MaxPermits-b.open.permits {
-		b = g.newBatch()
+		b = g.batches.Get().(*Batch) //nolint:errcheck,forcetypeassert // nothing else is there
 		e.push(b)
 	}
 	r.batch = b
 	b.Requests = append(b.Requests, r)
 	b.open.permits += r.Most()
-	b.receipts = b.receipts || r.Receipt
 	return b
 }
 
-// newBatch returns an empty batch.
-func (g *Engine) newBatch() *Batch {
-	b := g.batches.Get().(*Batch)
-	b.Full = g.denials != nil
-	return b
-}
-
-// dispatch takes the first batch to be sent.
+// dispatch takes the first batch to be sent. If callers share calls, it first waits for more of them.
 func (l *Limiter) dispatch(e *entry) *Batch {
 	g := l.Engine
 	crowded := e.busy.Load()&crowdedBit != 0
@@ -195,9 +187,9 @@ func (l *Limiter) dispatch(e *entry) *Batch {
 	}
 	e.mu.Lock()
 	b := e.takeFirst()
-	if now := len(b.Requests) > 1 || e.calls > 1; now && !crowded {
+	if shared := len(b.Requests) > 1 || e.calls > 1; shared && !crowded {
 		e.busy.Or(crowdedBit)
-	} else if crowded && !now {
+	} else if crowded && !shared {
 		e.busy.And(^crowdedBit)
 	}
 	if g.hooked {
@@ -214,7 +206,7 @@ func (e *entry) collected() int {
 	return len(e.first.Requests)
 }
 
-// takeFirst removes the first batch. The entry is locked.
+// takeFirst removes the first batch, whose requests are in flight from then on. The entry is locked.
 func (e *entry) takeFirst() *Batch {
 	b := e.first
 	if e.first = b.open.next; e.first == nil {
@@ -242,7 +234,7 @@ func (l *Limiter) sendBatches(ctx context.Context, e *entry, inline bool) {
 }
 
 // abandon takes a caller whose context has ended out of its batch, or if that was sent, has the permits that
-// arrive released. It reports false if the answer is already there.
+// arrive refunded. It reports false if the answer is already there.
 func abandon(e *entry, r *Request) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

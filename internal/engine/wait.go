@@ -27,7 +27,7 @@ func (l *Limiter) Wait(ctx context.Context, ask Ask, deadline time.Time, result 
 // withoutDeadline returns nil if err reports that the deadline, and not the earlier one of ctx, cannot be
 // met. Otherwise it returns err.
 func withoutDeadline(ctx context.Context, deadline time.Time, err error) error {
-	var late *errDeadline
+	var late *deadlineError
 	if !deadline.IsZero() && errors.As(err, &late) {
 		if end, ok := ctx.Deadline(); !ok || deadline.Before(end) {
 			return nil
@@ -66,12 +66,16 @@ func (l *Limiter) wait(ctx context.Context, ask Ask, deadline time.Time, result 
 			}
 			return w.forPermits, w.Err
 		case <-ctx.Done():
-			if l.withdraw(e, w) {
+			if left, _ := withdraw(e, w); left {
 				return w.forPermits, ctx.Err()
 			}
 		case <-expired:
-			if err = l.timeOut(e, w); err != nil {
-				return w.forPermits, err
+			switch left, denied := withdraw(e, w); {
+			case denied:
+				return w.forPermits, &deadlineError{permits: w.Permits, name: l.Name}
+			case left:
+				return w.forPermits, fmt.Errorf("rratelimiter: limiter %q: Redis has not answered before the timeout: %w",
+					l.Name, context.DeadlineExceeded)
 			}
 			expired = nil
 		}
@@ -87,7 +91,7 @@ func (l *Limiter) enqueue(w *waiter) *entry {
 		l.ensureLeases(e, w.Permits)
 	}
 	if e.queue == nil {
-		q := &queue{woken: make(chan struct{}, 1), answered: time.Now()}
+		q := &queue{woken: make(chan struct{}, 1), repliedAt: time.Now()}
 		q.batch.Ordered, q.batch.Full, q.batch.queue = true, g.denials != nil, q
 		e.queue = q
 		g.dependents.add(l)
@@ -97,35 +101,19 @@ func (l *Limiter) enqueue(w *waiter) *entry {
 	return e
 }
 
-// withdraw removes a waiter whose caller has left. It returns false if the answer is already final.
-func (l *Limiter) withdraw(e *entry, w *waiter) bool {
+// withdraw removes a waiter whose caller leaves, unless its answer is already final, and reports whether it
+// did. denied reports whether its permits were not free: otherwise Redis has not replied since it arrived,
+// although a call was sent or due.
+func withdraw(e *entry, w *waiter) (left, denied bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if w.state.Load() == answered {
-		return false
+		return false, false
 	}
 	w.state.Store(abandoned)
+	denied = w.arrival <= e.queue.repliedFor || e.queue.polls()
 	e.queue.remove(w)
-	return true
-}
-
-// timeOut removes a waiter whose timeout has ended. The error says why it was not served: its
-// permits were not free, or Redis has not replied since it arrived, although a call was sent or due. It
-// is nil if the answer is already final.
-func (l *Limiter) timeOut(e *entry, w *waiter) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if w.state.Load() == answered {
-		return nil
-	}
-	w.state.Store(abandoned)
-	denied := w.arrival <= e.queue.repliedFor || e.queue.polls()
-	e.queue.remove(w)
-	if denied {
-		return &errDeadline{permits: w.Permits, name: l.Name}
-	}
-	return fmt.Errorf("rratelimiter: limiter %q: Redis has not answered before the timeout: %w", l.Name,
-		context.DeadlineExceeded)
+	return true, denied
 }
 
 // serve asks Redis for the waiters of a queue, until there are none. It does not share the calls of Try:
@@ -174,13 +162,11 @@ func (l *Limiter) serve(e *entry, q *queue) {
 func (l *Limiter) callForQueue(e *entry, q *queue) {
 	returned := false
 	defer func() {
-		if !l.Engine.hooked || !l.releaseForFirst(e, q) {
-			l.endUnservable(e, q, q.batch.err)
+		if !l.Engine.hooked || !l.revokeForFirst(e, q) {
+			l.endUnservable(e, q)
 		}
-		if q.batch.sent.call != nil {
-			q.batch.takeCall().reportAlone() // if no caller does
-		}
-		if !returned { // this goroutine ends
+		q.batch.takeCall().reportAlone() // if no caller does
+		if !returned {                   // this goroutine ends
 			go l.serve(e, q)
 		}
 	}()
@@ -188,20 +174,20 @@ func (l *Limiter) callForQueue(e *entry, q *queue) {
 	returned = true
 }
 
-// releaseForFirst releases the leases if the first waiter needs their permits as well, and has the queue
+// revokeForFirst releases the leases if the first waiter needs their permits as well, and has the queue
 // ask again, although a release may still hang. It reports whether it did.
-func (l *Limiter) releaseForFirst(e *entry, q *queue) bool {
+func (l *Limiter) revokeForFirst(e *entry, q *queue) bool {
 	var releases []release
 	e.mu.Lock()
 	if first := q.waiters.first; q.batch.err == nil && first != nil && q.knows(first) {
-		releases = e.leases.releaseFor(first.Permits)
+		releases = e.leases.revokeFor(first.Permits)
 	}
 	e.mu.Unlock()
 	if releases == nil {
 		return false
 	}
 	runAll(context.Background(), releases)
-	l.Engine.wake(l.ID)
+	l.Engine.refresh(l.ID)
 	return true
 }
 
@@ -218,11 +204,11 @@ func (q *queue) wakeAll(done []*waiter) {
 // endUnservable removes waiters that had arrived before a call: all if the call failed, else those that
 // cannot be served in time. It unlocks the entry after each page, so that callers that arrive or
 // leave do not wait.
-func (l *Limiter) endUnservable(e *entry, q *queue, err error) {
+func (l *Limiter) endUnservable(e *entry, q *queue) {
 	for more := true; more; {
 		var done []*waiter
 		e.mu.Lock()
-		done, more = l.unservablePage(q, err)
+		done, more = l.unservablePage(q)
 		e.mu.Unlock()
 		q.wakeAll(done)
 	}
@@ -230,13 +216,16 @@ func (l *Limiter) endUnservable(e *entry, q *queue, err error) {
 
 // unservablePage checks a page of those waiters. After the last page, it plans the call for those that
 // arrived later.
-func (l *Limiter) unservablePage(q *queue, err error) (done []*waiter, more bool) {
+func (l *Limiter) unservablePage(q *queue) (done []*waiter, more bool) {
 	now := time.Now()
 	for page := MaxRequests; q.unchecked != nil && q.knows(q.unchecked); page-- {
 		if page == 0 {
 			return done, true
 		}
-		if w := q.unchecked; l.endUnreachable(q, w, now, err) {
+		w := q.unchecked
+		if err := l.unservable(q, w, now); err != nil {
+			w.finish(err)
+			q.remove(w)
 			done = append(done, w)
 		} else { // it stays
 			q.ahead += w.Permits
@@ -247,19 +236,17 @@ func (l *Limiter) unservablePage(q *queue, err error) (done []*waiter, more bool
 	return done, false
 }
 
-// endUnreachable removes the waiter to check if its call failed with err, or if it can never be served, or
-// not before its deadline, by the last forecast. It reports whether it did.
-func (l *Limiter) endUnreachable(q *queue, w *waiter, now time.Time, err error) bool {
-	if err == nil && q.aboveLimit(w) {
-		err = l.Protocol.AboveLimit(w.Permits, q.forecast.Limit())
-	} else if err == nil {
-		after := q.missedBy(w, q.ahead, now)
-		if after == 0 {
-			return false
-		}
-		err = &errDeadline{permits: w.Permits, name: l.Name, after: after}
+// unservable returns the error that ends the unchecked waiter: that of its call, or that it can never be
+// served, or not before its deadline, by the last forecast. It returns nil for one that stays.
+func (l *Limiter) unservable(q *queue, w *waiter, now time.Time) error {
+	if q.batch.err != nil {
+		return q.batch.err
 	}
-	w.answer(err)
-	q.remove(w)
-	return true
+	if q.aboveLimit(w) {
+		return l.Protocol.AboveLimit(w.Permits, q.forecast.Limit())
+	}
+	if after := q.missedBy(w, q.ahead, now); after > 0 {
+		return &deadlineError{permits: w.Permits, name: l.Name, after: after}
+	}
+	return nil
 }

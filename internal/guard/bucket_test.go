@@ -46,7 +46,7 @@ func busiest(t *testing.T, s shape, pause func() int64) (most int) {
 	full, begin, now := int64(0), 0, int64(1)
 	for range 5_000 {
 		if d := s.decide(bucket{full: full}, now, 1); d.Allowed {
-			full = s.take(full, now, 1)
+			full = s.fullAfter(full, now, 1)
 			granted = append(granted, now)
 			for granted[begin] <= now-int64(time.Second) {
 				begin++
@@ -55,7 +55,7 @@ func busiest(t *testing.T, s shape, pause func() int64) (most int) {
 			now += pause()
 		} else {
 			next := now + int64(d.RetryAfter)
-			if s.holds > 0 {
+			if s.capacity > 0 {
 				b := bucket{full: full}
 				require.True(t, next > now && s.decide(b, next, 1).Allowed && !s.decide(b, next-1, 1).Allowed,
 					"a permit returns after %v, not before", d.RetryAfter)
@@ -76,18 +76,18 @@ func TestShapeOf_Policies_AreBuckets(t *testing.T) {
 		want   shape
 	}{
 		{limit.TokenBucket{Capacity: 20, Refill: 10, Interval: time.Second}, 0.5,
-			shape{limit: 10, holds: 10, period: 200 * time.Millisecond}},
+			shape{limit: 10, capacity: 10, period: 200 * time.Millisecond}},
 		{limit.LeakyBucket{Capacity: 20, Leak: 10, Interval: time.Second}, 0.1,
-			shape{limit: 2, holds: 2, period: time.Second}},
+			shape{limit: 2, capacity: 2, period: time.Second}},
 		{limit.TokenBucket{Capacity: 5, Refill: 5, Interval: time.Second}, 0.1,
-			shape{limit: 0, holds: 0, period: 2 * time.Second}},
+			shape{limit: 0, capacity: 0, period: 2 * time.Second}},
 		{limit.Smooth{Permits: 10, Interval: time.Second}, 0.5,
-			shape{limit: 5, holds: 5, period: 200 * time.Millisecond, owes: true}},
-		{limit.Smooth{Permits: 1, Interval: time.Hour}, 0.5, shape{limit: 0, holds: 1, period: 2 * time.Hour, owes: true}},
-		{limit.Calendar{Permits: 2, Unit: limit.Day}, 0.5, shape{limit: 1, holds: 1, period: 25 * time.Hour}},
-		{limit.Calendar{Permits: 1, Unit: limit.Year}, 1, shape{limit: 1, holds: 1, period: (366*24 + 1) * time.Hour}},
+			shape{limit: 5, capacity: 5, period: 200 * time.Millisecond, owes: true}},
+		{limit.Smooth{Permits: 1, Interval: time.Hour}, 0.5, shape{limit: 0, capacity: 1, period: 2 * time.Hour, owes: true}},
+		{limit.Calendar{Permits: 2, Unit: limit.Day}, 0.5, shape{limit: 1, capacity: 1, period: 25 * time.Hour}},
+		{limit.Calendar{Permits: 1, Unit: limit.Year}, 1, shape{limit: 1, capacity: 1, period: (366*24 + 1) * time.Hour}},
 		{limit.FixedWindow{Permits: 1 << 53, Interval: time.Millisecond}, 1,
-			shape{limit: 1 << 53, holds: 1 << 52, period: 1}},
+			shape{limit: 1 << 53, capacity: 1 << 52, period: 1}},
 	} {
 		assert.Equal(t, c.want, policyShape(t, c.policy, c.share), "%v of %+v", c.share, c.policy)
 	}
@@ -98,7 +98,7 @@ func TestShape_Smooth_LendsPermits(t *testing.T) {
 	s := policyShape(t, limit.Smooth{Permits: 10, Interval: time.Second}, 0.5)
 	full := int64(0)
 	require.True(t, s.decide(bucket{full: full}, 1, 20).Allowed)
-	full = s.take(full, 1, 20)
+	full = s.fullAfter(full, 1, 20)
 	assert.Equal(t, 3200*time.Millisecond, s.decide(bucket{full: full}, 1, 1).RetryAfter,
 		"15 that it owes and one, 5 a second")
 }
@@ -117,7 +117,7 @@ func TestBuckets_SeveralPolicies_GrantTogether(t *testing.T) {
 			limit.FixedWindow{Permits: 4, Interval: time.Second}, limit.FixedWindow{Permits: 6, Interval: time.Minute},
 		}}
 		take := func() Answer {
-			a, ok := b.take(q, 0.5)
+			a, ok := b.decide(q, 0.5)
 			require.True(t, ok)
 			return a
 		}
@@ -152,7 +152,7 @@ func TestBuckets_ShorterLease_EndsBeforeLongerOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := buckets{clock: clock{time.Now()}}
 		take := func(lease time.Duration) Answer {
-			a, ok := b.take(Request{Limiter: called{name: "one"}, Permits: 1,
+			a, ok := b.decide(Request{Limiter: called{name: "one"}, Permits: 1,
 				Policies: []limit.Policy{limit.InFlight{Permits: 2, Lease: lease}}}, 1)
 			require.True(t, ok)
 			return a
@@ -171,7 +171,7 @@ func TestBuckets_ManyNames_AreBounded(t *testing.T) {
 		b := buckets{clock: clock{time.Now()}}
 		policies := []limit.Policy{limit.FixedWindow{Permits: 10, Interval: time.Minute}}
 		take := func(name string) bool {
-			a, ok := b.take(Request{Limiter: called{name: name}, Permits: 1, Policies: policies}, 0.5)
+			a, ok := b.decide(Request{Limiter: called{name: name}, Permits: 1, Policies: policies}, 0.5)
 			return ok && a.Result == limit.Acquired
 		}
 		for i := range maxBuckets {
@@ -179,13 +179,13 @@ func TestBuckets_ManyNames_AreBounded(t *testing.T) {
 		}
 		assert.False(t, take("one more"))
 		assert.True(t, take("0"), "those that are there go on")
-		b.tidy()
+		b.sweepIfDue()
 		assert.Len(t, b.all, maxBuckets)
 		time.Sleep(time.Minute)
 		assert.True(t, take("one more"))
 		assert.Len(t, b.all, 1)
 		time.Sleep(time.Minute)
-		b.tidy()
+		b.sweepIfDue()
 		assert.Nil(t, b.all)
 		assert.False(t, take(""), "a limiter without a name")
 	})

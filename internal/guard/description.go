@@ -16,10 +16,10 @@ import (
 
 // Description describes the policies of a limiter to clients.
 type Description struct {
-	Policies  []limit.Policy // as arguments of limit.New
-	terms     []Term
-	described []policy.Description // of the Policies
-	unshared  bool                 // the limiter of All has unknown policies, and so no share for Local
+	Policies        []limit.Policy // as arguments of limit.New
+	terms           []Term
+	kinds           []policy.Description // of the Policies
+	unknownPolicies bool                 // the limiter of All has unknown policies, and so no share for Local
 }
 
 // Term describes one policy.
@@ -39,14 +39,14 @@ const unknown = "default"
 // window or its kind.
 func Describe(policies ...limit.Policy) *Description {
 	d := &Description{Policies: slices.Clone(policies), terms: make([]Term, len(policies))}
-	d.described = make([]policy.Description, len(policies))
+	d.kinds = make([]policy.Description, len(policies))
 	for i, p := range policies {
 		of, _ := policy.Of(p)
-		d.described[i], d.terms[i] = of, Term{of.Shown, of.Quota, of.Window, of.Refill == policy.Held}
+		d.kinds[i], d.terms[i] = of, Term{of.Shown, of.Quota, of.Window, of.Refill == policy.Held}
 	}
 	for i := range d.terms {
 		if t := &d.terms[i]; t.Name == "" {
-			t.Name = d.unusedName(nameOf(d.described[i]), func(string) bool { return false })
+			t.Name = d.unusedName(nameOf(d.kinds[i]), func(string) bool { return false })
 		}
 	}
 	return d
@@ -54,7 +54,7 @@ func Describe(policies ...limit.Policy) *Description {
 
 // Distinct returns the description of at least n policies with names of which none is taken.
 func (d *Description) Distinct(n int, taken func(name string) bool) *Description {
-	distinct := &Description{Policies: d.Policies, described: d.described}
+	distinct := &Description{Policies: d.Policies, kinds: d.kinds}
 	for i := range max(n, len(d.terms)) {
 		t := d.Term(i)
 		t.Name = distinct.unusedName(t.Name, taken)
@@ -126,22 +126,22 @@ func (d *Decided) Until(i int, one rratelimiter.Decision) time.Duration {
 	if d.Waited { // the decision is older than the wait
 		return 0
 	}
-	cost, described := d.Cost, policy.Description{} // of an unknown policy
+	cost, kind := d.Cost, policy.Description{} // of an unknown policy
 	if len(d.Description.Policies) == max(1, len(d.Each)) {
-		if described = d.Description.described[i]; d.Local && described.Refill != policy.Held {
-			return untilLocal(shapeOf(described, float64(d.Request.Mode)), one)
+		if kind = d.Description.kinds[i]; d.Local && kind.Refill != policy.Held {
+			return shapeOf(kind, float64(d.Request.Mode)).until(one)
 		}
 		if one.Allowed && !d.Decision.Allowed { // another policy denied, and the request took nothing
 			cost = 0
 		}
 	}
-	switch described.Refill {
+	switch kind.Refill {
 	case policy.Held:
 		return 0 // a permit may return at any time
 	case policy.Together:
 		return one.ResetAfter
 	case policy.Evenly:
-		if s := shapeOf(described, 1); s.holds == one.Limit {
+		if s := shapeOf(kind, 1); s.capacity == one.Limit {
 			return s.until(one)
 		}
 		return 0
@@ -180,16 +180,16 @@ func nameOf(of policy.Description) string {
 	return notation.FormatDuration(of.Window)
 }
 
-type described struct {
+type describedLimiter struct {
 	Limiter
 	description *Description
 }
 
 // Described returns the limiter without its description, for limit.Join.
-func (l described) Described(inside.Key) Limiter { return l.Limiter }
+func (l describedLimiter) Described(inside.Key) Limiter { return l.Limiter }
 
 // Of returns a limiter with this description.
-func (d *Description) Of(l Limiter) Limiter { return described{l, d} }
+func (d *Description) Of(l Limiter) Limiter { return describedLimiter{l, d} }
 
 // All returns the limiter of all requests of a middleware, with the description of its policies, unless it
 // is nil. It panics if every call would fail. The text begins with the call.
@@ -199,13 +199,13 @@ func All(call string, l Limiter) Limiter {
 	}
 	MustCheck(call, l)
 	d := *descriptionOf(l)
-	d.unshared = handleOf(unwrap(l)) != nil && !hasShare(l)
+	d.unknownPolicies = handleOf(unwrap(l)) != nil && !hasShare(l)
 	return d.Of(l)
 }
 
-// describedBy returns a limiter and its description, and none for nil.
-func describedBy(l Limiter) (Limiter, *Description) {
-	if l, ok := l.(described); ok {
+// split returns a limiter and its description, and none for nil.
+func split(l Limiter) (Limiter, *Description) {
+	if l, ok := l.(describedLimiter); ok {
 		return l.Limiter, l.description
 	}
 	if IsNil(l) {

@@ -36,7 +36,7 @@ type Hooks[R any] struct {
 
 // NewGate returns the gate of a server, or of the outgoing requests of a client.
 func NewGate[R any](caller string, s Settings, hooks Hooks[R], outgoing bool) *Gate[R] {
-	g := &Gate[R]{Settings: s, Hooks: hooks, guard: s.NewGuard(), caller: caller, outgoing: outgoing}
+	g := &Gate[R]{Settings: s, Hooks: hooks, guard: s.OpenGuard(), caller: caller, outgoing: outgoing}
 	if outgoing {
 		g.Wait = cmp.Or(s.Wait, Forever)
 	} else {
@@ -45,8 +45,8 @@ func NewGate[R any](caller string, s Settings, hooks Hooks[R], outgoing bool) *G
 	return g
 }
 
-// Ask is what decides a request: a limiter, or the reason why there is none.
-type Ask struct {
+// Choice is what decides a request: a limiter, or the reason why there is none.
+type Choice struct {
 	Settings    *Settings
 	Limiter     Limiter
 	Description *Description // of its policies; nil if there is no limiter
@@ -64,13 +64,13 @@ type Decided struct {
 	At          time.Time
 	Before      *Decided // by what decided and admitted it before; or nil
 
-	settled atomic.Int64 // the final cost, or one of the two constants below 0
-	ended   atomic.Bool  // it holds nothing more
+	finalCost atomic.Int64 // the final cost, or one of the two constants below 0
+	ended     atomic.Bool  // it holds nothing more
 }
 
 const (
-	unsettled = -1
-	over      = -2 // the handler has returned
+	unsettled       = -1
+	handlerReturned = -2 // the handler has returned
 )
 
 // Decide decides a request by the limiter that is chosen for it, and reports it. It returns nil if nothing
@@ -79,25 +79,25 @@ func (g *Gate[R]) Decide(ctx context.Context, r R) *Decided {
 	if g.Skip != nil && g.Skip(r) {
 		return nil
 	}
-	ask := Ask{Settings: &g.Settings}
+	ask := Choice{Settings: &g.Settings}
 	limiter, err := g.Choose(r)
 	if err != nil {
 		ask.Err = err
 		return g.decide(ctx, r, &ask)
 	}
-	if ask.Limiter, ask.Description = describedBy(limiter); ask.Limiter == nil {
+	if ask.Limiter, ask.Description = split(limiter); ask.Limiter == nil {
 		return nil
 	}
-	if ask.Description.unshared {
+	if ask.Description.unknownPolicies {
 		MustShare(g.caller, g.Mode, ask.Limiter)
 	}
 	return g.decide(ctx, r, &ask)
 }
 
 // DecideAll decides a request by several limiters, one after another until one denies, and reports each. It
-// returns the last one that decided, and nil for none. The end of the visit releases the permits of those
-// before a denial.
-func (g *Gate[R]) DecideAll(ctx context.Context, r R, asks []Ask) (last *Decided) {
+// returns the last one that decided, and nil for none. The end of the visit refunds those before a
+// denial.
+func (g *Gate[R]) DecideAll(ctx context.Context, r R, asks []Choice) (last *Decided) {
 	if g.Skip != nil && g.Skip(r) {
 		return nil
 	}
@@ -122,10 +122,10 @@ func (g *Gate[R]) DecideAll(ctx context.Context, r R, asks []Ask) (last *Decided
 }
 
 // decide decides a request by one limiter. It returns nil if the request costs nothing.
-func (g *Gate[R]) decide(ctx context.Context, r R, ask *Ask) *Decided {
+func (g *Gate[R]) decide(ctx context.Context, r R, ask *Choice) *Decided {
 	s, name, err := ask.Settings, "", ask.Err
 	d := &Decided{Settings: s, Description: ask.Description}
-	d.settled.Store(unsettled)
+	d.finalCost.Store(unsettled)
 	q := &d.Request
 	if err == nil {
 		name = ask.Limiter.Name()
@@ -245,7 +245,7 @@ func (g *Gate[R]) Visit(ctx context.Context, d *Decided) *Visit[R] {
 
 // Value returns the visit itself for its keys.
 func (v *Visit[R]) Value(key any) any {
-	if key == (visitKey[R]{}) || key == (fileVisitKey{}) && v.gate.Asks != nil {
+	if key == (visitKey[R]{}) || key == (fileVisitKey{}) && v.gate.Choices != nil {
 		return v
 	}
 	return v.Context.Value(key)
@@ -263,20 +263,20 @@ func OutcomeOf[R any](ctx context.Context) (limit.Outcome, bool) {
 // SettleIn sets the final cost of the innermost visit of a context. It does nothing for a request that
 // has taken no permits. Errors begin with the name of the package.
 func SettleIn[R any](ctx context.Context, pkg string, cost int64) error {
-	return setCost(ctx.Value(visitKey[R]{}), pkg, cost)
+	return settleVisit(ctx.Value(visitKey[R]{}), pkg, cost)
 }
 
 // SettleByFile is SettleIn for the innermost visit that the rules of a file have decided.
 func SettleByFile(ctx context.Context, pkg string, cost int64) error {
-	return setCost(ctx.Value(fileVisitKey{}), pkg, cost)
+	return settleVisit(ctx.Value(fileVisitKey{}), pkg, cost)
 }
 
-func setCost(visit any, pkg string, cost int64) error {
-	err := error(nil)
+func settleVisit(visit any, pkg string, cost int64) error {
+	var err error
 	if cost < 0 {
 		err = fmt.Errorf("%w: a cost of %d to settle, want 0 or more", rratelimiter.ErrInvalidPermits, cost)
-	} else if v, ok := visit.(interface{ setCost(cost int64) error }); ok {
-		err = v.setCost(cost)
+	} else if v, ok := visit.(interface{ settle(cost int64) error }); ok {
+		err = v.settle(cost)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", pkg, err)
@@ -284,19 +284,22 @@ func setCost(visit any, pkg string, cost int64) error {
 	return nil
 }
 
-func (v *Visit[R]) setCost(cost int64) (err error) {
+func (v *Visit[R]) settle(cost int64) (err error) {
 	if !v.decided.Passes() {
 		return nil
 	}
 	for d := v.decided; d != nil; d = d.Before {
-		if failed := d.setCost(cost); failed != nil {
+		if failed := d.settle(cost); failed != nil {
 			err = errors.Join(failed, err)
 		}
 	}
 	return err
 }
 
-func (d *Decided) setCost(cost int64) error {
+// maxPermits bounds what one settlement charges.
+const maxPermits = 1 << 53
+
+func (d *Decided) settle(cost int64) error {
 	if d.Result != limit.Acquired {
 		return nil
 	}
@@ -305,24 +308,35 @@ func (d *Decided) setCost(cost int64) error {
 		return fmt.Errorf("%w: a cost of %d to settle: at most 2^53 more permits can be charged",
 			rratelimiter.ErrInvalidPermits, cost)
 	}
-	if !d.canSettle(d.Request, cost) {
+	if !d.canSettle(cost) {
 		return fmt.Errorf("a limiter of type %T has taken %d permits and cannot settle for %d: %w", d.Request.Limiter,
 			taken, cost, errors.ErrUnsupported)
 	}
 	for {
-		before := d.settled.Load()
-		if before == over {
+		before := d.finalCost.Load()
+		if before == handlerReturned {
 			return errors.New("Settle after the handler has returned")
 		}
-		if d.settled.CompareAndSwap(before, cost) {
+		if d.finalCost.CompareAndSwap(before, cost) {
 			return nil
 		}
 	}
 }
 
+// canSettle reports whether the cost of a granted request can be changed to a final one.
+func (d *Decided) canSettle(cost int64) bool {
+	switch taken := d.Request.Permits; {
+	case cost == taken || d.Local:
+		return true
+	case cost > taken:
+		return chargeOf(d.Request.Limiter) != nil
+	}
+	return d.Receipt.Refund != nil
+}
+
 // End settles the final cost of a request after its handler has returned, and returns what it has held.
-// status is that of the response, 0 if it is unknown. If the request was refused, what admitted it before
-// gets its permits back.
+// status is that of the response, 0 if it is unknown. If the request was refused, the decisions before it are
+// refunded.
 func (v *Visit[R]) End(r R, status int) { v.end(r, v.decided, status, !v.decided.Passes()) }
 
 // end ends a decision and those before it, also if a callback panics. With free, the request costs nothing.
@@ -330,7 +344,7 @@ func (v *Visit[R]) end(r R, d *Decided, status int, free bool) {
 	if d.Before != nil {
 		defer v.end(r, d.Before, status, free)
 	}
-	s, cost := d.Settings, d.settled.Swap(over)
+	s, cost := d.Settings, d.finalCost.Swap(handlerReturned)
 	if free || cost == unsettled && !s.Keeps && status > 0 && s.Refunds != nil && s.Refunds(status) {
 		cost = 0
 	}

@@ -44,7 +44,8 @@ type Guard struct {
 type Changed = func(node string, up bool, err error)
 
 // New returns a guard. Its callback may be nil. It receives each change of the state of a node in
-// order. No lock is held. The request that observes the change calls it, or the prober.
+// order. No lock is held. The request or the prober that observes the change calls it, or a goroutine that is in
+// the callback of an earlier one.
 func New(deadline time.Duration, changed Changed) *Guard {
 	g := &Guard{reports: &reports{changed: changed}, local: buckets{clock: clock{time.Now()}}}
 	g.SetDeadline(deadline)
@@ -117,7 +118,7 @@ func (g *Guard) Ask(ctx context.Context, q Request) Answer {
 }
 
 // try asks once for a request: it is decided by a pause, by Redis, or without it by the mode. One that may
-// wait without a bound waits in the line of its limiter.
+// wait without a bound waits in the queue of its limiter.
 func (g *Guard) try(ctx context.Context, q Request) (a Answer) {
 	b := g.breakerOf(q.Limiter)
 	if q.Pauses != nil {
@@ -125,33 +126,29 @@ func (g *Guard) try(ctx context.Context, q Request) (a Answer) {
 			return pausedFor(left)
 		}
 	}
-	if g.local.clean.Load() != 0 {
-		g.local.tidy()
-	}
+	g.local.sweepIfDue()
 	if b.down.Load() && !b.allows(ctx, q.Limiter) {
 		return g.withoutRedis(q, b.notSent(q.Limiter))
 	}
-	a, late, err := g.take(ctx, q)
+	a, err := g.take(ctx, q)
 	if err != nil {
-		return g.afterError(ctx, b, q, a, late, err)
+		return g.afterError(ctx, b, q, a, err)
 	}
 	return b.answered(ctx, q.Limiter, a)
 }
 
-// take takes permits with one call. A request that waits without a bound joins the line of its limiter
-// at once, and so overtakes no other. Its numbers are unknown. With late, no permits are free before the
-// deadline of ctx.
-func (g *Guard) take(ctx context.Context, q Request) (a Answer, late bool, err error) {
-	if q.Wait == Forever && q.MaxWaiting == 0 && hasLine(q.Limiter) {
-		return waitInOwnLine(ctx, q, g.deadline())
+// take takes permits with one call. A request that waits without a bound joins the queue of its limiter
+// at once, for a deadline, and so overtakes no other. Its numbers are unknown.
+func (g *Guard) take(ctx context.Context, q Request) (a Answer, err error) {
+	if q.Wait == Forever && q.MaxWaiting == 0 && hasQueue(q.Limiter) {
+		return callWait(ctx, q, g.deadline())
 	}
 	ctx, stop := context.WithTimeout(ctx, g.deadline())
 	defer stop()
 	each := q.Each || len(q.Policies) > 1
 	h := handleOf(q.Limiter)
 	if h == nil {
-		a, err = takeFrom(ctx, q, each)
-		return a, false, err
+		return takeFrom(ctx, q, each)
 	}
 	var r engine.Result
 	err = h.Try(ctx, engine.Ask{Permits: q.Permits, Detail: true, Each: each, Receipt: true}, &r)
@@ -163,7 +160,7 @@ func (g *Guard) take(ctx context.Context, q Request) (a Answer, late bool, err e
 		}
 	}
 	a.Receipt = receipt.Receipt{Permits: q.Permits, Refund: r.Refund, Return: r.Return}
-	return a, false, err
+	return a, err
 }
 
 // answered records the answer to a request, and sets its result.
@@ -182,12 +179,12 @@ func (b *breaker) answered(ctx context.Context, l Limiter, a Answer) Answer {
 	return a
 }
 
-// afterError decides a request after an error of its limiter.
-func (g *Guard) afterError(ctx context.Context, b *breaker, q Request, a Answer, late bool, err error) Answer {
+// afterError decides a request after an error of its limiter. The answer has the numbers of an earlier one,
+// and is Canceled if no permits are free before the deadline of ctx.
+func (g *Guard) afterError(ctx context.Context, b *breaker, q Request, a Answer, err error) Answer {
 	a.Err = err
 	switch {
-	case late:
-		a.Result = limit.Canceled
+	case a.Result == limit.Canceled:
 		return a
 	case errors.Is(err, rratelimiter.ErrPermitsExceedRate):
 		a.Result = limit.Rejected // no wait helps
@@ -205,7 +202,7 @@ func (g *Guard) afterError(ctx context.Context, b *breaker, q Request, a Answer,
 	return g.withoutRedis(q, err)
 }
 
-// withoutRedis decides a request by the mode. A request that Redis would never grant is refused.
+// withoutRedis decides a request by the mode. A request that Redis would never grant is denied.
 func (g *Guard) withoutRedis(q Request, err error) Answer {
 	if mistake := CheckLimiter(q.Limiter); mistake != nil {
 		return byMode(q.Mode, mistake)
@@ -221,7 +218,7 @@ func (g *Guard) withoutRedis(q Request, err error) Answer {
 		}
 	}
 	if share := float64(q.Mode); share > 0 {
-		if a, ok := g.local.take(q, share); ok {
+		if a, ok := g.local.decide(q, share); ok {
 			a.Err = err
 			return a
 		}
@@ -261,15 +258,4 @@ func (g *Guard) Settle(ctx context.Context, q Request, a Answer, cost int64) err
 		b.recordUp()
 	}
 	return err
-}
-
-// canSettle reports whether the cost of a granted request can be changed to a final one.
-func (a Answer) canSettle(q Request, cost int64) bool {
-	switch {
-	case cost == q.Permits || a.Local:
-		return true
-	case cost > q.Permits:
-		return chargeOf(q.Limiter) != nil
-	}
-	return a.Receipt.Refund != nil
 }

@@ -121,7 +121,7 @@ func TestGuard_CallersLeave_ProbeFindsOut(t *testing.T) {
 // Users see these errors, and cannot import this package.
 func TestErrors_Text_DoesNotNameThePackage(t *testing.T) {
 	panics := takes(func(context.Context) (rratelimiter.Decision, error) { panic("a limiter") })
-	probe := (&breaker{deadlines: new(atomic.Int64)}).ask(target{t.Context(), panics})
+	probe := (&breaker{deadlines: new(atomic.Int64)}).probe(target{t.Context(), panics})
 	for _, err := range []error{ErrDown, ErrTooManyWaiting, limit.ErrInvalidRequest, probe} {
 		assert.NotContains(t, err.Error(), "guard")
 		assert.Regexp(t, "^rratelimiter: ", err.Error())

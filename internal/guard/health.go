@@ -59,11 +59,11 @@ func (n node) String() string {
 // breakerOf returns the breaker of a limiter's node.
 func (g *Guard) breakerOf(l Limiter) *breaker {
 	on := nodeOf(l, false)
-	if b, ok := g.breakers.Load(on); ok {
-		return b.(*breaker) //nolint:errcheck,forcetypeassert // nothing else is there
+	b, ok := g.breakers.Load(on)
+	if !ok {
+		b, _ = g.breakers.LoadOrStore(on, &breaker{clock: clock{time.Now()}, node: on, deadlines: &g.deadlines,
+			reports: g.reports})
 	}
-	b, _ := g.breakers.LoadOrStore(on, &breaker{clock: clock{time.Now()}, node: on, deadlines: &g.deadlines,
-		reports: g.reports})
 	return b.(*breaker) //nolint:errcheck,forcetypeassert // nothing else is there
 }
 
@@ -85,7 +85,6 @@ type breaker struct {
 	lastRequest int64         // the time of the latest request during an outage
 	target      target        // of the next probe: the limiter of that request
 	stuckAt     int64         // the time at which a probe counts as stuck
-	reported    bool          // as down
 	address     string        // of the node in that report: it may be unknown until Redis is reached
 }
 
@@ -115,11 +114,11 @@ func (b *breaker) allows(ctx context.Context, l Limiter) bool {
 		b.probeLocked()
 		return true
 	}
-	late := b.lastRequest >= b.stuckAt
-	if late {
+	stuck := b.lastRequest >= b.stuckAt
+	if stuck {
 		b.stuckAt = b.lastRequest + b.probeTimeout()
 	}
-	return late
+	return stuck
 }
 
 // setTargetLocked makes the limiter of a request the target of the next probe. The lock is held.
@@ -149,14 +148,14 @@ func (b *breaker) recordUp() {
 	}
 }
 
-// callStatus is what the error of a call reveals about Redis.
+// callStatus is what the error of a call reveals about Redis. IsMistake depends on the order.
 type callStatus int
 
 const (
 	callNotSent callStatus = iota
 	callAnswered
-	callRefused // by an error reply, which is an answer
-	callFailed  // Redis may be down
+	callErrorReply // by an error reply, which is an answer
+	callFailed     // Redis may be down
 )
 
 // statusOf returns what the error of a call reveals about Redis.
@@ -175,19 +174,19 @@ func statusOf(err error) callStatus {
 		}
 	}
 	if redisx.Answers(err) {
-		return callRefused
+		return callErrorReply
 	}
 	return callFailed
 }
 
 // IsMistake reports whether an error is a mistake of the program and no failure of Redis: invalid
 // arguments, a limiter without a rate, or a key with other data.
-func IsMistake(err error) bool { return err != nil && statusOf(err) < callRefused }
+func IsMistake(err error) bool { return err != nil && statusOf(err) < callErrorReply }
 
 // recordError records the error of a call.
 func (b *breaker) recordError(ctx context.Context, l Limiter, err error) {
 	switch statusOf(err) {
-	case callAnswered, callRefused:
+	case callAnswered, callErrorReply:
 		b.recordAnswer(ctx, l)
 	case callFailed:
 		if !b.down.Load() && !b.isSilent() {
@@ -239,14 +238,10 @@ func (b *breaker) setLocked(up bool, err error) {
 
 // reportLocked reports a change. The lock is held, but not during the callback.
 func (b *breaker) reportLocked(up bool, err error) {
-	if b.reported != up {
-		return
-	}
-	b.reported = !up
 	if !up {
 		b.address = b.node.address()
 	}
-	b.reports.add(change{b.address, up, err})
+	b.reports.add(transition{b.address, up, err})
 	b.mu.Unlock()
 	defer b.mu.Lock()
 	b.reports.run()
@@ -302,16 +297,16 @@ func (b *breaker) probeLocked() {
 // request has come for a minute.
 func (b *breaker) probeOnce() {
 	begin := time.Now()
-	b.leave()
+	b.endIfMoved()
 	if on, pause := b.next(); pause > 0 {
-		b.observe(on, b.ask(on))
+		b.observe(on, b.probe(on))
 		time.AfterFunc(pause-time.Since(begin), b.probeOnce)
 	}
 }
 
-// leave ends the outage of a node that the target's calls no longer go to: after a failover, or if the
+// endIfMoved ends the outage of a node that the target's calls no longer go to: after a failover, or if the
 // slots were not known. Its requests ask another node.
-func (b *breaker) leave() {
+func (b *breaker) endIfMoved() {
 	defer func() { _ = recover() }() // of the callback
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -342,30 +337,28 @@ func (b *breaker) next() (target, time.Duration) {
 func (b *breaker) observe(on target, err error) {
 	defer func() { _ = recover() }()
 	b.mu.Lock()
+	defer b.mu.Unlock()
 	unsure := b.unsure
 	b.unsure = false
 	if errors.Is(err, rueidis.ErrClosing) {
 		b.target = target{} // the client is closed: no other probe
 	}
-	b.mu.Unlock()
 	switch statusOf(err) {
-	case callAnswered, callRefused:
-		b.recordUp()
-		b.mu.Lock()
+	case callAnswered, callErrorReply:
+		b.lastAnswer.Store(b.now())
 		b.pause = b.deadline() // for callers that wait, see whileUp
-		b.mu.Unlock()
+		if b.down.Load() {
+			b.setLocked(true, nil)
+		}
 	case callFailed:
 		if unsure {
-			err = b.explain(on.limiter, err)
-			b.mu.Lock()
-			defer b.mu.Unlock()
-			b.setLocked(false, err)
+			b.setLocked(false, b.explain(on.limiter, err))
 		}
 	}
 }
 
-// ask probes Redis. A panic of the limiter becomes an error.
-func (b *breaker) ask(on target) (err error) {
+// probe probes Redis. A panic of the limiter becomes an error.
+func (b *breaker) probe(on target) (err error) {
 	ctx, cancel := context.WithTimeout(on.ctx, b.deadline())
 	defer cancel()
 	defer func() {
@@ -381,18 +374,18 @@ type reports struct {
 	changed func(node string, up bool, err error) // may be nil
 
 	mu      sync.Mutex
-	changes []change
+	changes []transition
 	running bool
 }
 
-type change struct {
+type transition struct {
 	node string
 	up   bool
 	err  error
 }
 
 // add queues a change.
-func (r *reports) add(c change) {
+func (r *reports) add(c transition) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.changed != nil {

@@ -95,7 +95,7 @@ func Each(call string, client *rratelimiter.Client, name string, policies []limi
 		if key == "" {
 			return nil, fmt.Errorf("%s: the key is empty", call)
 		}
-		return described{limiters.Limiter(Key(key)), d}, nil
+		return describedLimiter{limiters.Limiter(Key(key)), d}, nil
 	}
 }
 
@@ -123,16 +123,16 @@ func EachRedisson(call string, client *rratelimiter.Client, prefix string, rate 
 		if key == "" {
 			return nil, fmt.Errorf("%s: the key is empty", call)
 		}
-		if len(key) > longestShared {
-			return nil, Invalidf("%s: the key has %d bytes, want at most %d", call, len(key), longestShared)
+		if len(key) > longestRedissonKey {
+			return nil, Invalidf("%s: the key has %d bytes, want at most %d", call, len(key), longestRedissonKey)
 		}
 		return client.Limiter(prefix+key, initial), nil
 	}
 }
 
-// longestShared is the largest number of bytes of a key in Redisson's layout, which has no hash in place
+// longestRedissonKey is the largest number of bytes of a key in Redisson's layout, which has no hash in place
 // of a long key. A client may send a key of a MB, which Redis would keep.
-const longestShared = 8 << 10
+const longestRedissonKey = 8 << 10
 
 // Invalidf returns an error that describes what a request lacks, and that is [limit.ErrInvalidRequest].
 func Invalidf(format string, values ...any) error {

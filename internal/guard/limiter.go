@@ -128,14 +128,14 @@ func probe(ctx context.Context, l Limiter) error {
 	return err
 }
 
-// hasLine reports whether requests can wait in a line of the limiter's own.
-func hasLine(l Limiter) bool {
-	_, ok := l.(line)
+// hasQueue reports whether requests can wait in a queue of the limiter's own.
+func hasQueue(l Limiter) bool {
+	_, ok := l.(queuer)
 	return ok || handleOf(l) != nil
 }
 
-// line is the methods of a limiter in whose own line requests wait for permits.
-type line interface {
+// queuer is the methods of a limiter in whose own queue requests wait for permits.
+type queuer interface {
 	TryAcquireWithin(ctx context.Context, permits int64, timeout time.Duration) (bool, error)
 	Acquire(ctx context.Context, permits int64) error
 }

@@ -18,17 +18,17 @@ const longestPause = time.Minute
 // Pauses are the pauses that servers have asked of outgoing calls. No call with a limiter of a
 // paused name is sent before the pause ends. The zero Pauses has none.
 type Pauses struct {
-	mu     sync.Mutex
-	byName map[string]pause
-	clean  time.Time // the time of the next sweep
+	mu        sync.Mutex
+	byName    map[string]pause
+	nextSweep time.Time // the time of the next sweep
 }
 
 // pause is a pause of a name.
 type pause struct {
 	until time.Time
-	// shared is set once Redis has the pause. From then on Redis decides, and the pause can be ended
+	// inRedis is set once Redis has the pause. From then on Redis decides, and the pause can be ended
 	// there. While Redis is down, the pause holds.
-	shared bool
+	inRedis bool
 }
 
 // Add pauses a name, or extends its pause, and returns the end. A limiter without a name cannot be
@@ -41,8 +41,8 @@ func (p *Pauses) Add(name string, d time.Duration) (until time.Time) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if now.After(p.clean) {
-		p.clean = now.Add(cleanEvery)
+	if now.After(p.nextSweep) {
+		p.nextSweep = now.Add(sweepEvery)
 		for name, one := range p.byName {
 			if !one.until.After(now) {
 				delete(p.byName, name)
@@ -60,8 +60,8 @@ func (p *Pauses) Add(name string, d time.Duration) (until time.Time) {
 	return until
 }
 
-// share marks the pause of a name as one of Redis, unless it was extended since.
-func (p *Pauses) share(name string, until time.Time) {
+// markInRedis marks the pause of a name as one of Redis, unless it was extended since.
+func (p *Pauses) markInRedis(name string, until time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if one, ok := p.byName[name]; ok && one.until.Equal(until) {
@@ -82,7 +82,7 @@ func (p *Pauses) left(name string, redis bool) time.Duration {
 	if left <= 0 {
 		delete(p.byName, name)
 	}
-	if redis && one.shared {
+	if redis && one.inRedis {
 		return 0
 	}
 	return max(0, left)
@@ -110,7 +110,7 @@ func (g *Gate[R]) Pause(l Limiter, d time.Duration) {
 		ctx, end := context.WithTimeout(context.Background(), pauseDeadline)
 		defer end()
 		if shared.Pause(ctx, d) == nil { // without a limit.Pause, it sends nothing and fails
-			g.pauses.share(name, until)
+			g.pauses.markInRedis(name, until)
 		}
 	}()
 }

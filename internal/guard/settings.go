@@ -29,10 +29,10 @@ type Settings struct {
 	Keeps   bool // the end of a request is unknown: it is not refunded, and holds its permits for their lease
 	Headers int  // the style of httplimit
 	Changed Changed
-	// Asks returns what decides a request by the rules of a file, in order, and the request's context with
+	// Choices returns what decides a request by the rules of a file, in order, and the request's context with
 	// their names. It is nil for other middleware. The request is a *http.Request or a grpclimit.Call.
-	Asks  func(ctx context.Context, request any) (context.Context, []Ask)
-	Guard *Guard // that several share; nil for one with this Deadline and Changed
+	Choices func(ctx context.Context, request any) (context.Context, []Choice)
+	Guard   *Guard // that several share; nil for one with this Deadline and Changed
 }
 
 // The defaults. The deadline is long enough for a healthy Redis on a busy host.
@@ -41,8 +41,8 @@ const (
 	defaultMaxWaiting = 1000 // of a server; a client has no bound
 )
 
-// NewGuard returns the guard with these settings.
-func (s *Settings) NewGuard() *Guard {
+// OpenGuard returns the shared Guard, or a new one with these settings.
+func (s *Settings) OpenGuard() *Guard {
 	if s.Guard != nil {
 		return s.Guard
 	}
@@ -54,18 +54,18 @@ func NewSettings() Settings {
 	return Settings{Deadline: defaultDeadline, Spread: Spread{Random: rand.Int64N}}
 }
 
-// Change is an option of a package above the middleware: it changes the settings. A struct with a Change
-// and a nil Option of httplimit or grpclimit is such an Option too.
-type Change func(*Settings)
+// SettingsOption is an option of a package above the middleware: it changes the settings. A struct with a
+// SettingsOption and a nil Option of httplimit or grpclimit is such an Option too.
+type SettingsOption func(*Settings)
 
-// ChangeSettings changes the settings.
-func (c Change) ChangeSettings(s *Settings) { c(s) }
+// SetOptions changes the settings.
+func (c SettingsOption) SetOptions(s *Settings) { c(s) }
 
 // Apply applies options to settings, in order. A nil option has no effect.
 func Apply[O any](s *Settings, options []O, apply func(O)) {
 	for _, option := range options {
-		if above, ok := any(option).(interface{ ChangeSettings(s *Settings) }); ok {
-			above.ChangeSettings(s)
+		if above, ok := any(option).(interface{ SetOptions(s *Settings) }); ok {
+			above.SetOptions(s)
 		} else if any(option) != nil {
 			apply(option)
 		}
@@ -76,7 +76,7 @@ func Apply[O any](s *Settings, options []O, apply func(O)) {
 // panics with a text that begins with the name of the package.
 
 // Wait is the option of the longest wait.
-func Wait(pkg string, d time.Duration) Change {
+func Wait(pkg string, d time.Duration) SettingsOption {
 	if d <= 0 {
 		panic(fmt.Sprintf("%s: Wait: the duration is not positive: %v", pkg, d))
 	}
@@ -84,7 +84,7 @@ func Wait(pkg string, d time.Duration) Change {
 }
 
 // MaxWaiting is the option of the largest number of waiters.
-func MaxWaiting(pkg string, n int) Change {
+func MaxWaiting(pkg string, n int) SettingsOption {
 	if n < 1 {
 		panic(fmt.Sprintf("%s: MaxWaiting: the number is below 1: %d", pkg, n))
 	}
@@ -92,7 +92,7 @@ func MaxWaiting(pkg string, n int) Change {
 }
 
 // SpreadBy is the option of the random part of times to retry.
-func SpreadBy(pkg string, d time.Duration) Change {
+func SpreadBy(pkg string, d time.Duration) SettingsOption {
 	if d < 0 {
 		panic(fmt.Sprintf("%s: Spread: the duration is negative: %v", pkg, d))
 	}
@@ -100,7 +100,7 @@ func SpreadBy(pkg string, d time.Duration) Change {
 }
 
 // OnFailure is the option of the mode.
-func OnFailure(pkg string, mode limit.FailureMode) Change {
+func OnFailure(pkg string, mode limit.FailureMode) SettingsOption {
 	if mode != limit.Open && !(mode >= 0 && mode <= 1) { // it may be no number
 		panic(fmt.Sprintf("%s: OnFailure: a share of the limit is %v, want above 0, at most 1", pkg, float64(mode)))
 	}
@@ -108,7 +108,7 @@ func OnFailure(pkg string, mode limit.FailureMode) Change {
 }
 
 // Deadline is the option of the deadline.
-func Deadline(pkg string, d time.Duration) Change {
+func Deadline(pkg string, d time.Duration) SettingsOption {
 	if d <= 0 {
 		panic(fmt.Sprintf("%s: Deadline: the duration is not positive: %v", pkg, d))
 	}

@@ -4,7 +4,6 @@ package guard
 // of a limiter.
 
 import (
-	"container/list"
 	"context"
 	"maps"
 	"math"
@@ -19,7 +18,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// maxBuckets is the largest number of buckets at once. Requests that need further ones are denied:
+// maxBuckets is the largest number of buckets at once. Requests that need further ones are decided by mode Closed:
 // to drop a bucket that is not full would grant its share again.
 const maxBuckets = 1 << 17
 
@@ -27,7 +26,7 @@ const maxBuckets = 1 << 17
 // is full, even after an outage, so that the next outage counts the permits taken.
 type buckets struct {
 	clock
-	clean atomic.Int64 // the time of the next sweep; 0 without buckets
+	nextSweep atomic.Int64 // the time of the next sweep; 0 without buckets
 
 	mu  sync.Mutex
 	all map[bucketKey]bucket
@@ -39,47 +38,16 @@ type bucket struct {
 	refunded int64 // since then
 	taken    int64 // when permits were last taken
 
-	// Of a policy whose permits are held: these, and the last grant of them. It is full at the end of all.
-	held *held
-	last *list.Element
+	// Of a policy whose permits are held: the grants of them, and the last one. It is full at the end of all.
+	grants []*grant
+	last   *grant
 }
 
-// held is the permits of a share that requests hold. The list has the grants, the earliest end first.
-type held struct {
-	list.List
-	permits int64
-}
-
+// grant is permits that a request holds.
 type grant struct{ end, permits int64 }
 
-// add adds a grant behind those that do not end later: leases may change.
-func (h *held) add(g *grant) *list.Element {
-	before := h.Back()
-	for before != nil && before.Value.(*grant).end > g.end {
-		before = before.Prev()
-	}
-	if before == nil {
-		return h.PushFront(g)
-	}
-	return h.InsertAfter(g, before)
-}
-
-// drop removes the grants that have ended.
-func (h *held) drop(now int64) {
-	for e := h.Front(); e != nil && e.Value.(*grant).end <= now; e = h.Front() {
-		h.giveBack(e, math.MaxInt64)
-	}
-}
-
-// giveBack returns permits of a grant, as far as it still has them.
-func (h *held) giveBack(e *list.Element, permits int64) {
-	g := e.Value.(*grant)
-	permits = min(permits, g.permits)
-	h.permits, g.permits = h.permits-permits, g.permits-permits
-	if g.permits == 0 {
-		h.Remove(e) // it has no effect on one that was removed
-	}
-}
+// free returns permits, as far as the grant still has them.
+func (g *grant) free(permits int64) { g.permits -= min(permits, g.permits) }
 
 // bucketKey identifies the share of a limiter's policy.
 type bucketKey struct {
@@ -90,18 +58,16 @@ type bucketKey struct {
 // take takes permits of a share, free or not.
 func (b *bucket) take(s shape, now, permits int64) {
 	if s.lease > 0 {
-		if b.held == nil {
-			b.held = new(held)
-		}
-		b.held.permits += permits
-		b.last = b.held.add(&grant{now + s.lease, permits})
-		b.full = max(b.full, now+s.lease)
+		ended := func(g *grant) bool { return g.end <= now || g.permits == 0 }
+		b.last = &grant{now + s.lease, permits}
+		b.grants = append(slices.DeleteFunc(b.grants, ended), b.last)
+		b.full = max(b.full, b.last.end)
 		return
 	}
 	if b.full <= now {
 		b.began, b.refunded = now, 0
 	}
-	b.full, b.taken = s.take(b.full, now, permits), now
+	b.full, b.taken = s.fullAfter(b.full, now, permits), now
 }
 
 // refund returns permits of a request that left the bucket as after. It returns none that the bucket
@@ -111,7 +77,7 @@ func (b *bucket) take(s shape, now, permits int64) {
 //   - what was missing after the request, less all time and all refunds since
 func (b *bucket) refund(s shape, after bucket, now, permits int64) {
 	if s.lease > 0 {
-		after.held.giveBack(after.last, permits)
+		after.last.free(permits)
 		return
 	}
 	if b.began > after.taken {
@@ -123,21 +89,21 @@ func (b *bucket) refund(s shape, after bucket, now, permits int64) {
 	}
 }
 
-// cleanEvery is the time between sweeps of full buckets and of pauses that have ended.
-const cleanEvery = time.Second
+// sweepEvery is the time between sweeps of full buckets and of pauses that have ended.
+const sweepEvery = time.Second
 
-// take decides a request by shares of its limiters' policies. It returns false in these cases:
+// decide decides a request by shares of its limiters' policies. It returns false in these cases:
 //
 //   - The policies or the name of a limiter are unknown.
 //   - The request costs more than a share ever holds.
 //   - There is no room for another bucket.
-func (b *buckets) take(q Request, share float64) (Answer, bool) {
+func (b *buckets) decide(q Request, share float64) (Answer, bool) {
 	keys, shapes := sharesOf(q, share)
 	if keys == nil {
 		return Answer{}, false
 	}
 	for _, s := range shapes {
-		if s.holds < q.Permits && !s.owes {
+		if s.capacity < q.Permits && !s.owes {
 			return Answer{}, false
 		}
 	}
@@ -156,7 +122,7 @@ func (b *buckets) take(q Request, share float64) (Answer, bool) {
 	if a.Decision.Allowed {
 		a.Result = limit.Acquired
 		after := make([]bucket, len(keys))
-		b.changeLocked(keys, now, func(i int, one *bucket) {
+		b.updateLocked(keys, now, func(i int, one *bucket) {
 			one.take(shapes[i], now, q.Permits)
 			each[i] = shapes[i].decide(*one, now, 0)
 			after[i] = *one
@@ -185,8 +151,8 @@ func (b *buckets) adjust(keys []bucketKey, shapes []shape, after []bucket, more 
 	if !b.fitLocked(keys, now) {
 		return
 	}
-	b.changeLocked(keys, now, func(i int, one *bucket) {
-		if more > 0 && shapes[i].lease == 0 {
+	b.updateLocked(keys, now, func(i int, one *bucket) {
+		if more > 0 && shapes[i].lease == 0 { // permits that are held are not charged
 			one.take(shapes[i], now, more)
 		} else if more < 0 {
 			one.refund(shapes[i], after[i], now, -more)
@@ -199,20 +165,21 @@ func (b *buckets) giveBack(after []bucket, permits int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, one := range after {
-		if one.held != nil {
-			one.held.giveBack(one.last, permits)
+		if one.last != nil {
+			one.last.free(permits)
 		}
 	}
 }
 
-func (b *buckets) changeLocked(keys []bucketKey, now int64, change func(i int, one *bucket)) {
+// updateLocked updates the bucket of each key. The lock is held.
+func (b *buckets) updateLocked(keys []bucketKey, now int64, update func(i int, one *bucket)) {
 	if b.all == nil {
 		b.all = make(map[bucketKey]bucket)
-		b.clean.Store(now + int64(cleanEvery))
+		b.nextSweep.Store(now + int64(sweepEvery))
 	}
 	for i, key := range keys {
 		one := b.all[key]
-		change(i, &one)
+		update(i, &one)
 		b.all[key] = one
 	}
 }
@@ -236,9 +203,9 @@ func (b *buckets) fitLocked(keys []bucketKey, now int64) bool {
 	return len(b.all)+missing() <= maxBuckets
 }
 
-// tidy sweeps if a sweep is due.
-func (b *buckets) tidy() {
-	if due := b.clean.Load(); due == 0 || b.now() < due {
+// sweepIfDue sweeps if a sweep is due.
+func (b *buckets) sweepIfDue() {
+	if due := b.nextSweep.Load(); due == 0 || b.now() < due {
 		return
 	}
 	b.mu.Lock()
@@ -246,16 +213,16 @@ func (b *buckets) tidy() {
 	b.sweepLocked(b.now())
 }
 
-// sweepLocked drops full buckets, at most once in cleanEvery. The lock is held.
+// sweepLocked drops full buckets, at most once in sweepEvery. The lock is held.
 func (b *buckets) sweepLocked(now int64) {
-	if now < b.clean.Load() {
+	if now < b.nextSweep.Load() {
 		return
 	}
-	b.clean.Store(now + int64(cleanEvery))
+	b.nextSweep.Store(now + int64(sweepEvery))
 	maps.DeleteFunc(b.all, func(_ bucketKey, one bucket) bool { return one.full <= now })
 	if len(b.all) == 0 {
 		b.all = nil
-		b.clean.Store(0)
+		b.nextSweep.Store(0)
 	}
 }
 
@@ -327,18 +294,18 @@ func memberNames(q Request) []string {
 // shape is a share of a policy as a token bucket. The bucket starts full and gets one permit in
 // each period. All numbers are integers, so no permit is granted a nanosecond early.
 type shape struct {
-	limit  int64         // Decision.Limit
-	holds  int64         // the capacity; 0 grants nothing
-	period time.Duration // at least 1
-	owes   bool          // a full bucket grants more than it holds, as limit.Smooth does
-	lease  int64         // of permits that requests hold, which is no bucket; else 0
+	limit    int64         // Decision.Limit
+	capacity int64         // 0 grants nothing
+	period   time.Duration // at least 1
+	owes     bool          // a full bucket grants more than it holds, as limit.Smooth does
+	lease    int64         // of permits that requests hold, which is no bucket; else 0
 }
 
 // shapeOf returns the shape of a share of a valid policy.
 func shapeOf(d policy.Description, share float64) shape {
 	if d.Refill == policy.Held {
 		most := part(d.Local.Permits, share)
-		return shape{limit: most, holds: most, period: 1, lease: int64(d.Local.Interval)}
+		return shape{limit: most, capacity: most, period: 1, lease: int64(d.Local.Interval)}
 	}
 	if d.Local.Strict {
 		return windowShape(d.Local, share)
@@ -348,12 +315,10 @@ func shapeOf(d policy.Description, share float64) shape {
 		s.limit = 0
 	}
 	if d.Refill == policy.OnCredit {
-		s.limit, s.holds, s.owes = part(d.Quota, share), max(1, s.holds), true
+		s.limit, s.capacity, s.owes = part(d.Quota, share), max(1, s.capacity), true
 	}
 	return s
 }
-
-const maxPermits = 1 << 53
 
 // part returns a share of permits, rounded down, but tolerates the rounding error of a decimal
 // share: 0.29 of 100 is 29.
@@ -365,14 +330,14 @@ func part(permits int64, share float64) int64 {
 // in one interval, add up to the share.
 func windowShape(local policy.Local, share float64) shape {
 	most := part(local.Permits, share)
-	holds := (most + 1) / 2
-	return shape{limit: most, holds: holds, period: perPermit(local.Interval, float64(most-holds+1))}.bounded()
+	capacity := (most + 1) / 2
+	return shape{limit: most, capacity: capacity, period: perPermit(local.Interval, float64(most-capacity+1))}.bounded()
 }
 
 // bucketShape has the share's capacity and refill rate.
 func bucketShape(local policy.Local, share float64) shape {
-	holds := part(local.Permits, share)
-	return shape{limit: holds, holds: holds, period: perPermit(local.Interval, float64(local.Returns)*share)}.bounded()
+	most := part(local.Permits, share)
+	return shape{limit: most, capacity: most, period: perPermit(local.Interval, float64(local.Returns)*share)}.bounded()
 }
 
 // perPermit returns the time per permit, rounded up.
@@ -385,23 +350,21 @@ const longestPeriod = 1 << 61
 
 // bounded limits the capacity to the permits that return in the longest time.
 func (s shape) bounded() shape {
-	s.holds = min(s.holds, int64(longestPeriod/s.period))
+	s.capacity = min(s.capacity, int64(longestPeriod/s.period))
 	return s
 }
-
-// The state of a bucket is the time at which it is full.
 
 // decide returns the decision of a bucket.
 func (s shape) decide(one bucket, now, permits int64) rratelimiter.Decision {
 	if s.lease > 0 {
-		return s.decideHeld(one.held, now, permits)
+		return s.decideHeld(one.grants, now, permits)
 	}
 	behind := time.Duration(max(0, one.full-now)) // the time until it is full
-	room := time.Duration(s.holds)*s.period - behind
+	room := time.Duration(s.capacity)*s.period - behind
 	d := rratelimiter.Decision{Limit: s.limit, Remaining: int64(max(0, room) / s.period), ResetAfter: behind}
 	needs := permits
 	if s.owes {
-		needs = min(permits, s.holds)
+		needs = min(permits, s.capacity)
 	}
 	if short := time.Duration(needs)*s.period - room; short > 0 {
 		d.RetryAfter = short
@@ -412,18 +375,16 @@ func (s shape) decide(one bucket, now, permits int64) rratelimiter.Decision {
 }
 
 // decideHeld returns the decision of a share that requests hold. RetryAfter is a guess.
-func (s shape) decideHeld(h *held, now, permits int64) rratelimiter.Decision {
-	d := rratelimiter.Decision{Limit: s.limit, Remaining: s.limit}
-	if h != nil {
-		h.drop(now)
-		d.Remaining = max(0, s.limit-h.permits)
+func (s shape) decideHeld(grants []*grant, now, permits int64) rratelimiter.Decision {
+	left, first, last := s.limit, now+int64(time.Second), now
+	for _, g := range grants {
+		if g.permits > 0 && g.end > now {
+			left, first, last = left-g.permits, min(first, g.end), max(last, g.end)
+		}
 	}
+	d := rratelimiter.Decision{Limit: s.limit, Remaining: max(0, left), ResetAfter: time.Duration(last - now)}
 	if d.Allowed = permits <= d.Remaining; !d.Allowed {
-		d.RetryAfter = time.Second
-	}
-	if h != nil && h.Len() > 0 {
-		d.ResetAfter = time.Duration(h.Back().Value.(*grant).end - now)
-		d.RetryAfter = min(d.RetryAfter, time.Duration(h.Front().Value.(*grant).end-now))
+		d.RetryAfter = time.Duration(first - now)
 	}
 	return d
 }
@@ -433,23 +394,16 @@ func (s shape) time(permits int64) int64 {
 	return min(permits, longestPeriod/int64(s.period)) * int64(s.period)
 }
 
-// take takes permits, free or not. It returns the new time at which the bucket is full.
-func (s shape) take(full, now, permits int64) int64 {
+// fullAfter takes permits, free or not. It returns the new time at which the bucket is full.
+func (s shape) fullAfter(full, now, permits int64) int64 {
 	return min(max(full, now)+s.time(permits), now+longestPeriod)
 }
 
-// untilLocal is Until for a decision on a share of the limit.
-func untilLocal(s shape, one rratelimiter.Decision) time.Duration {
-	if s.owes && one.Remaining > 0 {
-		return 0 // a request may take more than Remaining
-	}
-	return s.until(one)
-}
-
-// until returns the time after which a bucket has another whole permit.
+// until returns the time after which a bucket has another whole permit. It returns 0 if that is unknown, or
+// if a request may take more than Remaining before.
 func (s shape) until(d rratelimiter.Decision) time.Duration {
-	behind := s.holds - 1 - d.Remaining // the permits that return after that one
-	if behind < 0 || d.ResetAfter <= 0 {
+	behind := s.capacity - 1 - d.Remaining // the permits that return after that one
+	if behind < 0 || d.ResetAfter <= 0 || s.owes && d.Remaining > 0 {
 		return 0
 	}
 	return max(0, d.ResetAfter-time.Duration(behind)*s.period)

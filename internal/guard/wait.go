@@ -21,7 +21,7 @@ const Forever time.Duration = -1
 // in a pause, asks Redis again.
 const localPoll = time.Second
 
-// askAndWait decides a request that may wait. If it is denied, it waits in the line of its limiter. If that
+// askAndWait decides a request that may wait. If it is denied, it waits in the queue of its limiter. If that
 // has none, it asks again at the time of the next try.
 func (g *Guard) askAndWait(ctx context.Context, q Request) Answer {
 	begin, counted := time.Now(), false
@@ -39,8 +39,8 @@ func (g *Guard) askAndWait(ctx context.Context, q Request) Answer {
 		if q.Wait > 0 {
 			left = q.Wait - time.Since(begin)
 		}
-		inLine := a.Err == nil && !a.paused && hasLine(q.Limiter) // Redis has denied it
-		if a.Result != limit.Rejected || q.Wait > 0 && a.certain(q) > left || after <= 0 && !inLine {
+		queues := a.Err == nil && !a.paused && hasQueue(q.Limiter) // Redis has denied it
+		if a.Result != limit.Rejected || q.Wait > 0 && a.earliestGrant(q) > left || after <= 0 && !queues {
 			return a
 		}
 		if !counted {
@@ -51,11 +51,11 @@ func (g *Guard) askAndWait(ctx context.Context, q Request) Answer {
 			defer g.waiting.Add(-1)
 			counted = true
 		}
-		if inLine {
+		if queues {
 			if q.Wait > 0 {
 				left = max(1, left)
 			}
-			if a = g.waitInLine(ctx, q, a, left); a.Result == limit.Rejected && !a.Local {
+			if a = g.waitInQueue(ctx, q, a, left); a.Result == limit.Rejected && !a.Local {
 				return a
 			}
 			continue
@@ -69,21 +69,18 @@ func (g *Guard) askAndWait(ctx context.Context, q Request) Answer {
 	}
 }
 
-// certain returns the time before which a denied request is not granted. The RetryAfter of permits that are
-// held is a guess.
-func (a Answer) certain(q Request) (after time.Duration) {
-	policies, each := q.Policies, a.Each
+// earliestGrant returns the time before which a denied request is not granted. It leaves out permits that are
+// held, whose RetryAfter is a guess.
+func (a Answer) earliestGrant(q Request) (after time.Duration) {
+	policies := q.Policies
 	if len(policies) == 0 {
 		policies = ownPolicies(q.Limiter)
-	}
-	if each == nil {
-		each = []rratelimiter.Decision{a.Decision}
 	}
 	if !slices.ContainsFunc(policies, isHeld) {
 		return a.Decision.RetryAfter
 	}
-	for i, one := range each {
-		if len(each) == len(policies) && !isHeld(policies[i]) {
+	for i, one := range a.Each {
+		if len(a.Each) == len(policies) && !isHeld(policies[i]) {
 			after = max(after, one.RetryAfter)
 		}
 	}
@@ -96,7 +93,7 @@ func isHeld(p limit.Policy) bool {
 	return d.Refill == policy.Held
 }
 
-// enter counts a request as a waiter, unless the bound is reached; 0 for none.
+// enter counts a request as a waiter. It reports false if the bound is reached; 0 is none.
 func (g *Guard) enter(bound int) bool {
 	for {
 		n := g.waiting.Load()
@@ -115,21 +112,22 @@ func pausedFor(left time.Duration) (a Answer) {
 	return a
 }
 
-// waitInLine waits in the line of a limiter after its denial, for at most a time, or Forever. If Redis is
+// waitInQueue waits in the queue of a limiter after its denial, for at most a time, or Forever. If Redis is
 // down meanwhile, the wait ends.
-func (g *Guard) waitInLine(ctx context.Context, q Request, denied Answer, most time.Duration) Answer {
+func (g *Guard) waitInQueue(ctx context.Context, q Request, denied Answer, most time.Duration) Answer {
 	up, stop := g.whileUp(ctx, q.Limiter)
 	defer stop(nil)
-	a, late, err := waitInOwnLine(up, q, most)
+	a, err := callWait(up, q, most)
 	b := g.breakerOf(q.Limiter)
 	if err != nil {
-		if !late && q.Wait > 0 && up.Err() == nil && isTimeout(err) && !b.isSilent() {
+		if a.Result != limit.Canceled && q.Wait > 0 && up.Err() == nil && isTimeout(err) && !b.isSilent() {
 			return denied // the wait is over, and Redis still has time to answer
 		}
+		denied.Result = a.Result
 		if ctx.Err() == nil && errors.Is(context.Cause(up), ErrDown) {
-			late, err = false, b.notSent(q.Limiter)
+			denied.Result, err = limit.Rejected, b.notSent(q.Limiter)
 		}
-		return g.afterError(ctx, b, q, denied, late, err)
+		return g.afterError(ctx, b, q, denied, err)
 	}
 	if !a.Decision.Allowed {
 		return denied
@@ -149,9 +147,9 @@ func served(d rratelimiter.Decision, permits int64) rratelimiter.Decision {
 		ResetAfter: d.ResetAfter}
 }
 
-// waitInOwnLine waits in the line of a limiter for at most a time, or Forever. With late, no permits are free
-// before the deadline of ctx, which is no failure to make a connection in time.
-func waitInOwnLine(ctx context.Context, q Request, most time.Duration) (a Answer, late bool, err error) {
+// callWait waits in the queue of a limiter for at most a time, or Forever. The answer to an error is Canceled
+// if no permits are free before the deadline of ctx, which is no failure to make a connection in time.
+func callWait(ctx context.Context, q Request, most time.Duration) (a Answer, err error) {
 	end := time.Now().Add(most)
 	if h := handleOf(q.Limiter); h != nil {
 		var r engine.Result
@@ -163,7 +161,7 @@ func waitInOwnLine(ctx context.Context, q Request, most time.Duration) (a Answer
 		a.Receipt = receipt.Receipt{Refund: r.Refund, Return: r.Return}
 		a.fromMemory = r.From != engine.FromRedis
 	} else {
-		l, _ := q.Limiter.(line)
+		l, _ := q.Limiter.(queuer)
 		if most == Forever {
 			err = l.Acquire(ctx, q.Permits)
 			a.Decision.Allowed = err == nil
@@ -174,9 +172,10 @@ func waitInOwnLine(ctx context.Context, q Request, most time.Duration) (a Answer
 	}
 	a.Receipt.Permits = q.Permits
 	a.Waited = a.Decision.Allowed
-	_, ends := ctx.Deadline()
-	late = ends && ctx.Err() == nil && isTimeout(err) && (most == Forever || time.Now().Before(end))
-	return a, late, err
+	if _, ends := ctx.Deadline(); ends && ctx.Err() == nil && isTimeout(err) && (most == Forever || time.Now().Before(end)) {
+		a.Result = limit.Canceled
+	}
+	return a, err
 }
 
 // isTimeout reports whether a wait has ended, and not the time to make a connection.

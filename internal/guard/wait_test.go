@@ -159,7 +159,7 @@ func TestGuard_WaitAfterATry_HasTheRestOfTheTime(t *testing.T) {
 			g := withMode(1, deadline, nil)
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
-			g.local.take(Request{Limiter: l, Permits: 1}, 1) // the share is used
+			g.local.decide(Request{Limiter: l, Permits: 1}, 1) // the share is used
 			begin := time.Now()
 			a := g.Ask(ctx, Request{Limiter: l, Permits: 1, Wait: 2 * time.Hour})
 			assert.Equal(t, limit.Acquired, a.Result)

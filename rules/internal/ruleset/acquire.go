@@ -49,14 +49,14 @@ type Read func(ctx context.Context, file *File, request any) *Request
 
 // ByFile returns the option of a middleware that decides by the rules of a set. It panics if the client is
 // nil, with a text that names the caller.
-func ByFile(caller string, set *Set, client *rratelimiter.Client, read Read) guard.Change {
+func ByFile(caller string, set *Set, client *rratelimiter.Client, read Read) guard.SettingsOption {
 	if client == nil {
 		panic(caller + ": the client is nil")
 	}
 	return func(to *guard.Settings) {
 		to.Guard = guard.New(to.Deadline, to.Changed) // a reload keeps it
 		d := &door{set: set, client: client, read: read, settings: *to}
-		to.Asks = d.asks
+		to.Choices = d.asks
 	}
 }
 
@@ -118,13 +118,13 @@ func Matched(ctx context.Context) []string {
 
 // asks returns what decides a request, in order, and its context with the names of the rules. The default
 // logger of slog gets the rules at debug level.
-func (d *door) asks(ctx context.Context, request any) (context.Context, []guard.Ask) {
+func (d *door) asks(ctx context.Context, request any) (context.Context, []guard.Choice) {
 	v := d.now()
 	r := d.read(ctx, v.file, request)
 	acquires := v.acquires(r)
-	asks, rules := make([]guard.Ask, len(acquires)), []string(nil)
+	asks, rules := make([]guard.Choice, len(acquires)), []string(nil)
 	for i := range acquires {
-		asks[i] = acquires[i].Ask
+		asks[i] = acquires[i].Choice
 		rules = append(rules, acquires[i].rules...)
 	}
 	if log := slog.Default(); log.Enabled(context.Background(), slog.LevelDebug) {
@@ -142,7 +142,7 @@ func (d *door) asks(ctx context.Context, request any) (context.Context, []guard.
 
 // acquire takes permits of some of a request's limits atomically, in one call.
 type acquire struct {
-	guard.Ask
+	guard.Choice
 	rules   []string
 	key     string      // of the first rule
 	members guard.Joint // nil if no others can join
@@ -184,7 +184,7 @@ func (v *version) acquires(r *Request) []acquire {
 
 // refused refuses a request that the file cannot read.
 func (v *version) refused(err error) []acquire {
-	return []acquire{{Ask: guard.Ask{Settings: v.settingsOf(refusing(settings{})), Err: err}}}
+	return []acquire{{Choice: guard.Choice{Settings: v.settingsOf(refusing(settings{})), Err: err}}}
 }
 
 // appendRule adds the acquires of a rule: one, if its limiters share a slot. A rule has them once for each
@@ -192,7 +192,7 @@ func (v *version) refused(err error) []acquire {
 func (v *version) appendRule(all []acquire, r *rule, request *Request, segments []string, m match) []acquire {
 	a := acquire{rules: []string{r.name}}
 	if m.unknown != nil {
-		a.Ask = guard.Ask{Settings: v.settingsOf(r.settings), Err: m.unknown}
+		a.Choice = guard.Choice{Settings: v.settingsOf(r.settings), Err: m.unknown}
 		return append(all, a)
 	}
 	if r.settings.costs {
@@ -202,7 +202,7 @@ func (v *version) appendRule(all []acquire, r *rule, request *Request, segments 
 	if r.key != nil && (!r.limits.ban || len(r.overrides) > 0) {
 		key, exact, err := keyOf(r.key, request, segments, m.condition)
 		if err != nil && !r.limits.ban {
-			a.Ask = guard.Ask{Settings: v.settingsOf(r.settings), Err: err}
+			a.Choice = guard.Choice{Settings: v.settingsOf(r.settings), Err: err}
 			return append(all, a)
 		}
 		a.key, chosen = key, r.limitsOf(key, exact)
@@ -236,7 +236,7 @@ func (v *version) appendLimits(all []acquire, r *rule, a acquire, l *limits) []a
 	}
 	o := v.open(r, l)
 	if l.ban {
-		a.Ask = guard.Ask{Settings: o.settings, Limiter: banned(r.prefix), Description: o.description, Banned: true, Cost: 1}
+		a.Choice = guard.Choice{Settings: o.settings, Limiter: banned(r.prefix), Description: o.description, Banned: true, Cost: 1}
 		return append([]acquire{a}, all...) // before any permits are taken
 	}
 	if a.Settings = o.settings; a.Err != nil {

@@ -20,14 +20,14 @@ import (
 // fileOption is an option with the settings of a file.
 type fileOption struct {
 	httplimit.Option
-	guard.Change
+	guard.SettingsOption
 }
 
 // middleware returns a function that has a set decide a request, and returns the status.
 func middleware(set *Set, client *rratelimiter.Client) func(*http.Request) int {
 	read := func(_ context.Context, file *File, request any) *Request { return file.HTTP(request.(*http.Request)) }
 	choose := func(*http.Request) (httplimit.Limiter, error) { panic("the file chooses") }
-	decide := httplimit.Middleware(choose, fileOption{Change: ByFile("test", set, client, read)})
+	decide := httplimit.Middleware(choose, fileOption{SettingsOption: ByFile("test", set, client, read)})
 	handler := decide(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	return func(r *http.Request) int {
 		w := httptest.NewRecorder()
