@@ -33,9 +33,9 @@ type Batch struct {
 	Lease    Lease         // for later callers
 	Args     []string      // set by Protocol.Arguments
 
-	queue *queue        // whose call it is, or nil
-	busy  *atomic.Int32 // of a lone call: see busy.of; else nil
-	done  chan struct{} // of a lone call it gets an element, of another it is closed; nil if no caller waits for it
+	queue    *queue        // whose call it is, or nil
+	activity *atomic.Int32 // of a lone call: see activities.of; else nil
+	done     chan struct{} // of a lone call it gets an element, of another it is closed; nil if no caller waits for it
 
 	open openBatch
 	sent sentBatch

@@ -110,7 +110,7 @@ func (l *Limiter) end(ctx context.Context, e *entry, b *Batch) (again bool) {
 	}
 	switch {
 	case e == nil: // a lone call
-		b.busy.Add(-1)
+		b.activity.Add(-1)
 	case b.queue == nil: // a shared call
 		if again = e.endCall(); again && aborted {
 			again = false
@@ -190,7 +190,7 @@ func (b *Batch) wakeShared() {
 //
 // It is made for one call and never reused: a hook of rueidis may keep it.
 func (b *Batch) context(ctx context.Context) context.Context {
-	if b.busy != nil && ctx.Done() == nil {
+	if b.activity != nil && ctx.Done() == nil {
 		if _, limited := ctx.Deadline(); !limited {
 			return ctx // of a lone caller that cannot leave
 		}

@@ -15,11 +15,9 @@ const (
 
 // denials caches the last denial of limiters whose permits are exhausted. It never grants.
 type denials struct {
-	maxAge   time.Duration
-	most     int              // limiters with a cached denial; denials of others are not cached
-	now      func() time.Time // of the Engine, as is ownClock
-	ownClock bool
-	byID     sync.Map // ID -> *denial: read without a lock, written under mu
+	maxAge time.Duration
+	most   int      // limiters with a cached denial; denials of others are not cached
+	byID   sync.Map // ID -> *denial: read without a lock, written under mu
 
 	mu       sync.Mutex
 	count    int   // denials in byID
@@ -42,10 +40,6 @@ type denial struct {
 	sent     time.Time     // the same by the clock of the process
 }
 
-func newDenials(maxAge time.Duration, now func() time.Time, ownClock bool) *denials {
-	return &denials{maxAge: maxAge, most: maxDenials, now: now, ownClock: ownClock, seed: maphash.MakeSeed()}
-}
-
 // age returns how long ago the call of a denial was sent. It is the larger age of two clocks: the
 // monotonic one may stop while the machine sleeps, and the wall clock may be set back.
 func (d *denial) age(now time.Time) time.Duration {
@@ -54,14 +48,14 @@ func (d *denial) age(now time.Time) time.Duration {
 
 // since returns how long ago the call of a denial was sent: by the limiter's clock, and by the
 // clock that is furthest ahead.
-func (a *denials) since(d *denial) (since, age time.Duration) {
-	now := time.Now()
+func (d *denial) since() (since, age time.Duration) {
+	g, now := d.limiter.Engine, time.Now()
 	age = d.age(now)
 	switch {
-	case a.now == nil:
+	case g.ServerTime():
 		return age + d.limiter.tick(), age // the script rounds the time down
-	case a.ownClock:
-		now = a.now()
+	case g.ownClock:
+		now = g.now()
 	}
 	since = now.Round(0).Sub(d.dated)
 	return since, max(since, age)
@@ -116,7 +110,7 @@ func (l *Limiter) cachedDenial(permits int64) (*denial, time.Duration) {
 		return nil, 0
 	}
 	// Below 0 if the clock was set back.
-	since, age := a.since(d)
+	since, age := d.since()
 	if since < 0 || since >= d.until || age >= d.maxAge {
 		a.drop(d)
 		return nil, 0

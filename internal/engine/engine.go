@@ -94,9 +94,9 @@ func New(s Settings) *Engine {
 	g.requests.New = func() any { return new(Request) }
 	g.batches.New = func() any { return &Batch{Full: g.denials != nil} }
 	g.lone.New = g.newLone
-	g.registry.busy.seed = maphash.MakeSeed()
+	g.registry.active.seed = maphash.MakeSeed()
 	if s.Denials > 0 {
-		g.denials = newDenials(s.Denials, g.now, g.ownClock)
+		g.denials = &denials{maxAge: s.Denials, most: maxDenials, seed: maphash.MakeSeed()}
 	}
 	g.hooked = g.lease > 0 || g.denials != nil || g.observer != nil
 	return g
@@ -185,8 +185,8 @@ func (l *Limiter) leases() bool { return l.Leases && l.Engine.lease > 0 }
 // A yield in a busy process lasts until all of its goroutines have run. If it brings no caller, the
 // process is busy with other work, and calls stop yielding for a while.
 const (
-	longestYield = 5 * time.Millisecond // a yield that lasts longer shows that the process is busy
-	busyCalls    = 1000                 // calls that do not yield then
+	longestYield  = 5 * time.Millisecond // a yield that lasts longer shows that the process is busy
+	skippedYields = 1000                 // calls that do not yield then
 )
 
 // yields lets callers join a call that is about to be sent.
@@ -220,7 +220,7 @@ func (y *yields) yield(callers func() int) bool {
 		return true
 	}
 	if callers() == 1 {
-		y.skips.Store(busyCalls)
+		y.skips.Store(skippedYields)
 	}
 	return false
 }

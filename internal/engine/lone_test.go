@@ -106,7 +106,7 @@ func TestLoneCall_ClockPanics_NothingIsLeft(t *testing.T) {
 		l := open(g, "limiter", 5, time.Minute)
 		assert.Panics(t, func() { _, _ = l.TryAcquire(context.Background(), 1) })
 		panics = false
-		assert.Zero(t, g.registry.busy.of(l.ID).Load()&^crowdedBit)
+		assert.Zero(t, g.registry.active.of(l.ID).Load()&^crowdedBit)
 		f.RequireGranted(l, 1)
 	})
 }
@@ -169,7 +169,7 @@ func TestReceipt_EachWay_RefundsItsGrant(t *testing.T) {
 				}
 				l := f.open(s, 100, time.Minute)
 				if kind == "shared call" {
-					l.Engine.registry.busy.of(l.ID).Or(crowdedBit)
+					l.Engine.registry.active.of(l.ID).Or(crowdedBit)
 				}
 				f.CountGranted(l, 20, 0)
 				synctest.Wait() // for the next lease

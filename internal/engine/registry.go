@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"hash/maphash"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -55,15 +56,30 @@ func (x *index) of(key string) []string {
 // leases, and none for any other.
 type registry struct {
 	entries sync.Map // ID -> *entry
-	busy    busy
+	active  activities
+}
+
+// activities counts the lone calls and the entries, by a hash of their IDs. crowdedBit is set beside that number
+// if the last shared call of a limiter had several callers, or was not its only call. Then callers
+// share calls at once.
+type activities struct {
+	seed   maphash.Seed
+	counts [1 << 14]atomic.Int32
+}
+
+const crowdedBit = 1 << 30
+
+// of returns the counter of an ID. Few others have the same.
+func (a *activities) of(id string) *atomic.Int32 {
+	return &a.counts[maphash.String(a.seed, id)%uint64(len(a.counts))]
 }
 
 // entry is the state of one limiter.
 type entry struct {
-	mu      sync.Mutex
-	id      string
-	removed bool          // from the registry
-	busy    *atomic.Int32 // of its ID: see busy.of
+	mu       sync.Mutex
+	id       string
+	removed  bool          // from the registry
+	activity *atomic.Int32 // of its ID: see activities.of
 
 	first, last *Batch // that collect requests of Try, in order of arrival; the first is sent next
 	calls       int    // of theirs in flight, the one about to be sent included
@@ -80,10 +96,10 @@ func (n *registry) lockEntry(l *Limiter) *entry {
 		if e := n.lockExisting(l.ID); e != nil {
 			return e
 		}
-		e := &entry{id: l.ID, busy: n.busy.of(l.ID)}
+		e := &entry{id: l.ID, activity: n.active.of(l.ID)}
 		e.mu.Lock()
 		if _, found := n.entries.LoadOrStore(l.ID, e); !found {
-			e.busy.Add(1)
+			e.activity.Add(1)
 			return e
 		}
 	}
@@ -117,7 +133,7 @@ func (n *registry) unlockEntry(e *entry) {
 	if e.idle() {
 		e.removed = true
 		n.entries.Delete(e.id)
-		e.busy.Add(-1)
+		e.activity.Add(-1)
 	}
 	e.mu.Unlock()
 }

@@ -99,8 +99,8 @@ func TestLimiter_CallersLeaveAtAnyTime_NoPermitIsLost(t *testing.T) {
 				time.Sleep(time.Second)
 				synctest.Wait()
 				assert.True(t, g.idle())
-				for i := range g.registry.busy.counts {
-					assert.Zero(t, g.registry.busy.counts[i].Load()&^crowdedBit)
+				for i := range g.registry.active.counts {
+					assert.Zero(t, g.registry.active.counts[i].Load()&^crowdedBit)
 				}
 				assert.Empty(t, g.observer.waiting, "no state of callers that do not wait")
 				decisions, calls, waits := o.all()

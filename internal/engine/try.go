@@ -2,9 +2,7 @@ package engine
 
 import (
 	"context"
-	"hash/maphash"
 	"slices"
-	"sync/atomic"
 	"time"
 )
 
@@ -21,13 +19,13 @@ func (l *Limiter) Try(ctx context.Context, ask Ask, result *Result) error {
 // entry and a shared batch would cost a lone caller more than the rest of its call.
 func (l *Limiter) callRedis(ctx context.Context, ask Ask, result *Result) error {
 	g := l.Engine
-	busy := g.registry.busy.of(l.ID)
-	if !busy.CompareAndSwap(0, 1) {
+	activity := g.registry.active.of(l.ID)
+	if !activity.CompareAndSwap(0, 1) {
 		return l.share(ctx, ask, result)
 	}
 	b := g.lone.Get().(*Batch) //nolint:errcheck,forcetypeassert // nothing else is there
 	r := b.Requests[0]
-	r.Ask, b.busy = ask, busy
+	r.Ask, b.activity = ask, activity
 	r.state.Store(inFlight)
 	b.sent.callers.Store(1)
 	ended := ctx.Done()
@@ -48,21 +46,6 @@ func (l *Limiter) callRedis(ctx context.Context, ask Ask, result *Result) error 
 	err := l.takeResult(ctx, r, result)
 	g.lone.Put(b)
 	return err
-}
-
-// busy counts the lone calls and the entries, by a hash of their IDs. crowdedBit is set beside that number
-// if the last shared call of a limiter had several callers, or was not its only call. Then callers
-// share calls at once.
-type busy struct {
-	seed   maphash.Seed
-	counts [1 << 14]atomic.Int32
-}
-
-const crowdedBit = 1 << 30
-
-// of returns the counter of an ID. Few others have the same.
-func (b *busy) of(id string) *atomic.Int32 {
-	return &b.counts[maphash.String(b.seed, id)%uint64(len(b.counts))]
 }
 
 // newLone returns a batch for a lone call.
@@ -180,7 +163,7 @@ func (l *Limiter) addRequest(e *entry, r *Request) *Batch {
 // dispatch takes the first batch to be sent. If callers share calls, it first waits for more of them.
 func (l *Limiter) dispatch(e *entry) *Batch {
 	g := l.Engine
-	crowded := e.busy.Load()&crowdedBit != 0
+	crowded := e.activity.Load()&crowdedBit != 0
 	if crowded {
 		// Lets callers join, mostly those that the last reply has woken.
 		g.yields.collect(fullBatch, e.collected)
@@ -188,9 +171,9 @@ func (l *Limiter) dispatch(e *entry) *Batch {
 	e.mu.Lock()
 	b := e.takeFirst()
 	if shared := len(b.Requests) > 1 || e.calls > 1; shared && !crowded {
-		e.busy.Or(crowdedBit)
+		e.activity.Or(crowdedBit)
 	} else if crowded && !shared {
-		e.busy.And(^crowdedBit)
+		e.activity.And(^crowdedBit)
 	}
 	if g.hooked {
 		l.hookDispatch(e, b)

@@ -24,7 +24,7 @@ func TestYields_ProcessIsBusy_CallsDoNotYield(t *testing.T) {
 	for c.yield(uncounted) {
 	}
 	stop.Store(true)
-	for range busyCalls {
+	for range skippedYields {
 		assert.False(t, c.yield(uncounted), "the calls after it leave at once")
 	}
 	for !c.yield(uncounted) { // no caller is busy, except other processes now and then
