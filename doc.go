@@ -58,19 +58,6 @@
 // request permits of one limiter meanwhile share calls, even with different [Limiter] values. Each gets its
 // own result and its own error.
 //
-// # Denials from memory
-//
-// With [WithDenialCache] a denial is answered from memory until the permits return, and for at most
-// the age that the option sets. For that long a denial may be stale if another client released
-// permits or changed the rate. No permit is granted from memory.
-//
-// # Leases
-//
-// With [WithLease] a Client prefetches permits for a busy limiter and grants them from memory until
-// the lease ends. No window holds more than the rate: the grant in Redis is dated at the lease's end.
-// So a permit returns later by up to the length of the lease. If the clock that dates grants
-// jumps forward, leased permits can be used on top of the rate until the lease ends.
-//
 // # Keys
 //
 // The configuration of the limiter "name" is the hash "name". Its state is "{name}:value", the free
@@ -112,29 +99,11 @@
 // [Reliability] states the promise with all exceptions, the expiry of state and the lifetime of
 // calls.
 //
-// # Contexts
-//
-// Every call ends as soon as its context does, and TryAcquireWithin with its timeout: a timeout
-// below the round trip grants nothing. A command that was sent may still be executed. If permits
-// arrive for a caller that has left, the Client releases exactly that grant. An idle Client has no
-// goroutine.
-//
-// # Observability
-//
-// [WithObserver] installs hooks for decisions, calls to Redis and waiting callers, for metrics and
-// traces. A hook runs on the goroutine of the call that it reports, with the exception that
-// [Observer] names, and holds no lock.
-//
 // # Errors
 //
-// Errors without a call to Redis are [ErrInvalidPermits], [ErrInvalidRate], [ErrInvalidName],
-// [ErrInvalidOption], [ErrCrossSlot] and [ErrNoClient].
-//
-// Redis determines the others. A limiter without a rate, and without an InitialRate, is
-// [ErrNotInitialized]. A request above the rate is [ErrPermitsExceedRate]. A server that is too old
-// for a call is [ErrUnsupported]. A key of the limiter with other data is a [*StateError], with key
-// and field. All other errors come from Redis or the network and are wrapped: *rueidis.RedisError
-// is an error reply of the server.
+// The variables of this package, such as [ErrNotInitialized], and [*StateError] say which errors a call
+// has. All other errors come from Redis or the network and are wrapped: *rueidis.RedisError is an error
+// reply of the server.
 //
 // A script call for permits whose reply was lost is never sent again, since Redis may have executed
 // it. Its permits return after the interval.

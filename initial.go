@@ -1,10 +1,8 @@
 package rratelimiter
 
 import (
-	"errors"
 	"fmt"
 
-	"github.com/rratelimiter/rratelimiter/internal/engine"
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
@@ -34,12 +32,6 @@ func InitialRate(rate Rate) LimiterOption {
 		}
 		l.wire.initial = []redisx.Call{{Script: trySetRateScript, Keys: l.wire.keys[:], Args: args}}
 	}
-}
-
-// initialize has a batch called again behind the call that sets the initial rate, if err is that
-// the limiter has none.
-func (w *wire) initialize(b *engine.Batch, err error) (again bool) {
-	return errors.Is(err, ErrNotInitialized) && b.Initialize(w.initial)
 }
 
 // notInitialized returns the error of a call that needs a rate.

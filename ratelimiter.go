@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rratelimiter/rratelimiter/internal/engine"
+	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
 // Limiter is a rate limiter, shared by all programs that open its name on the same Redis. It is
@@ -132,8 +133,9 @@ func (l *Limiter) Release(ctx context.Context, permits int64) error {
 		return err
 	}
 	for permits > 0 {
-		reply, err := l.wire.askChange(ctx, releaseScript, l.wire.client.nowText(), strconv.FormatInt(permits, 10),
-			l.wire.client.leaseIDBytes())
+		args := []string{l.wire.client.nowText(), strconv.FormatInt(permits, 10), l.wire.client.leaseIDBytes()}
+		reply, err := engine.Change(ctx, l.wire.client.engine, l.wire.keys[:1],
+			func(ctx context.Context) (redisx.Reply, error) { return l.wire.pages(ctx, releaseScript, args) })
 		if err != nil {
 			return err
 		}
@@ -154,7 +156,9 @@ func (l *Limiter) AvailablePermits(ctx context.Context) (int64, error) {
 	if err := l.check(ctx); err != nil {
 		return 0, err
 	}
-	reply, err := l.wire.ask(ctx, availableScript, l.wire.client.nowText())
+	reply, err := engine.Detach(ctx, func(ctx context.Context) (redisx.Reply, error) {
+		return l.wire.pages(ctx, availableScript, []string{l.wire.client.nowText()})
+	})
 	if err != nil {
 		return 0, err
 	}

@@ -1,6 +1,7 @@
 package rratelimiter
 
 import (
+	"errors"
 	"strconv"
 	"time"
 
@@ -29,7 +30,7 @@ func (w *wire) read(b *engine.Batch, message rueidis.RedisMessage) (again bool, 
 	r := redisx.ReadReply(message)
 	code, err := w.code(&r)
 	switch {
-	case err != nil && w.initialize(b, err):
+	case errors.Is(err, ErrNotInitialized) && b.Initialize(w.initial):
 		return true, nil
 	case err != nil:
 		return false, err

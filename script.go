@@ -80,19 +80,6 @@ func (w *wire) eval(ctx context.Context, before []redisx.Call, script *redisx.Sc
 	return message, err
 }
 
-// ask runs a script that only reads and replies {0, ...}, askChange one that changes the limiter.
-func (w *wire) ask(ctx context.Context, script *redisx.Script, args ...string) (redisx.Reply, error) {
-	return engine.Detach(ctx, func(detached context.Context) (redisx.Reply, error) {
-		return w.pages(detached, script, args)
-	})
-}
-
-func (w *wire) askChange(ctx context.Context, script *redisx.Script, args ...string) (redisx.Reply, error) {
-	return engine.Change(ctx, w.client.engine, w.keys[:1], func(detached context.Context) (redisx.Reply, error) {
-		return w.pages(detached, script, args)
-	})
-}
-
 // pages runs a script that replies {0, ...}, until it has no more to do or ctx ends. ctx is detached
 // from the caller's context. The Reply that it returns is read up to the 0.
 func (w *wire) pages(ctx context.Context, script *redisx.Script, args []string) (redisx.Reply, error) {

@@ -28,15 +28,8 @@ var ErrNotSent = errors.New("grpclimit: the call was not sent")
 // permits are not free by then, a call fails at once with [ErrNotSent]. All attempts of a retry
 // policy are one call, and take permits once.
 //
-// A status ResourceExhausted or Unavailable with a RetryInfo pauses the limiter's name for all
-// callers of this interceptor; [PauseOn] chooses other statuses. No call with a limiter of that name is
-// sent before the pause ends, after at most a minute, or Most of the limiter's [limit.Pause]. The caller
-// gets the status unchanged. The interceptor does not retry; a caller that does waits here until the
-// pause ends. Up to 65,536 names are paused at once.
-//
-// If the limiter has a [limit.Pause], the interceptor begins it in the background, so that all
-// processes that share the limiter pause. [limit.Limiter.Pause] with 0 ends it. If Redis fails, this
-// interceptor pauses alone.
+// A status ResourceExhausted or Unavailable with a RetryInfo pauses the limiter's name, as a response pauses
+// it in [httplimit.Transport]; [PauseOn] chooses other statuses. The caller gets the status unchanged.
 //
 // A permit of a [limit.InFlight] is held until the call has ended, that of a stream until its end was
 // received or its context has ended.
@@ -56,9 +49,9 @@ func UnaryClientInterceptor(choose func(context.Context, Call) (Limiter, error),
 		if err != nil {
 			return err
 		}
-		defer g.ended(c, d)
+		defer g.Return(c.Context, c, d)
 		err = invoker(ctx, method, req, reply, cc, opts...)
-		g.pauseFor(limiterOf(d), err)
+		g.pauseFor(d, err)
 		return err
 	}
 }
@@ -76,15 +69,15 @@ func StreamClientInterceptor(choose func(context.Context, Call) (Limiter, error)
 			return nil, err
 		}
 		if d != nil && d.Receipt.Return != nil {
-			opts = append(slices.Clip(opts), grpc.OnFinish(func(error) { g.ended(c, d) }))
+			opts = append(slices.Clip(opts), grpc.OnFinish(func(error) { g.Return(c.Context, c, d) }))
 		}
 		s, err := streamer(ctx, desc, cc, method, opts...)
 		if err != nil {
-			g.ended(c, d)
-			g.pauseFor(limiterOf(d), err)
+			g.Return(c.Context, c, d)
+			g.pauseFor(d, err)
 			return nil, err
 		}
-		return &clientStream{s, g, limiterOf(d)}, nil
+		return &clientStream{s, g, d}, nil
 	}
 }
 
@@ -92,12 +85,12 @@ func StreamClientInterceptor(choose func(context.Context, Call) (Limiter, error)
 type clientStream struct {
 	grpc.ClientStream
 	gate    *gate
-	limiter Limiter
+	decided *guard.Decided // nil if nothing limits the stream
 }
 
 func (s *clientStream) RecvMsg(m any) error {
 	err := s.ClientStream.RecvMsg(m)
-	s.gate.pauseFor(s.limiter, err)
+	s.gate.pauseFor(s.decided, err)
 	return err
 }
 
@@ -112,27 +105,10 @@ func outgoing(ctx context.Context, method string, message any, cc *grpc.ClientCo
 // acquire waits until a call may be sent. It returns nil if nothing limits the call.
 func (g *gate) acquire(c call) (*guard.Decided, error) {
 	d := g.Decide(c.Context, c)
-	switch {
-	case d == nil:
-		return nil, nil
-	case !d.Passes():
+	if d != nil && !d.Passes() {
 		return nil, &notSent{d.NotSent(ErrNotSent), status.FromProto(newStatus(c.Context, d, d.RetryAfter()))}
 	}
 	return d, nil
-}
-
-// ended returns what a call has held until it has ended.
-func (g *gate) ended(c call, d *guard.Decided) {
-	if d != nil {
-		g.Return(c.Context, c, d)
-	}
-}
-
-func limiterOf(d *guard.Decided) Limiter {
-	if d == nil {
-		return nil
-	}
-	return d.Request.Limiter
 }
 
 // notSent is the error of a call that was not sent: with the reason for its caller, and a status
@@ -176,9 +152,9 @@ func RetryInfo(of ...codes.Code) func(*status.Status) (time.Duration, bool) {
 	}
 }
 
-// pauseFor pauses a limiter if the status of a server asks for it.
-func (g *gate) pauseFor(limiter Limiter, err error) {
-	if err == nil || limiter == nil || errors.Is(err, ErrNotSent) {
+// pauseFor pauses the limiter of a call if the status of the server asks for it.
+func (g *gate) pauseFor(d *guard.Decided, err error) {
+	if err == nil || d == nil || errors.Is(err, ErrNotSent) {
 		return
 	}
 	s, ok := status.FromError(err)
@@ -187,9 +163,9 @@ func (g *gate) pauseFor(limiter Limiter, err error) {
 	}
 	longest := time.Duration(0)
 	for _, asks := range g.pauseOn {
-		if d, refused := asks(s); refused {
-			longest = max(longest, d)
+		if pause, refused := asks(s); refused {
+			longest = max(longest, pause)
 		}
 	}
-	g.Pause(limiter, longest)
+	g.Pause(d.Request.Limiter, longest)
 }

@@ -24,12 +24,8 @@ import (
 // other clients, or any number of limiters.
 type Key func(ctx context.Context, call Call) (string, error)
 
-// ByIP returns the Key of the client's address: an IPv4 address, or the /64 of an IPv6 address. It
-// is the peer's address, and metadata is ignored. If the peer is in one of the trusted ranges, the
-// client is read from x-forwarded-for, see [Address]. An Address can use other metadata and other
-// ranges.
-//
-// ByIP panics if a range is the zero Prefix.
+// ByIP returns the Key of the client's address, as [httplimit.ByIP] does, with x-forwarded-for of the metadata
+// of a peer in a trusted range. It panics if a range is the zero Prefix.
 func ByIP(trusted ...netip.Prefix) Key {
 	guard.MustTrust("grpclimit: ByIP", trusted)
 	return Address{Trusted: trusted}.Key

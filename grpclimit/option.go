@@ -66,9 +66,7 @@ func Wait(d time.Duration) Option { return common(guard.Wait("grpclimit", d)) }
 func MaxWaiting(n int) Option { return common(guard.MaxWaiting("grpclimit", n)) }
 
 // Spread adds a random part of less than d to the RetryInfo and the retry pushback of each call that
-// a server refuses. So clients that were refused at the same time do not return at the same time.
-// The sum is never below the exact time. A refusal without a RetryInfo stays without one. There is
-// no random part by default, or if d is 0. Spread panics if d is below 0.
+// a server refuses, as [httplimit.Spread] does to a Retry-After. It panics if d is below 0.
 func Spread(d time.Duration) Option { return common(guard.SpreadBy("grpclimit", d)) }
 
 // Shadow lets all calls pass, and reports no limits to clients. Calls still take permits and are
@@ -87,8 +85,7 @@ func Report(report func(context.Context, Call, limit.Outcome)) Option {
 }
 
 // OnSettleError sets a callback for each [Settle], and each return of a [limit.InFlight], whose call to
-// Redis failed, or was not made in an outage. Unless only the reply was lost, it has no effect: permits
-// to refund stay taken, and permits to charge are not charged.
+// Redis failed or was not made, as [httplimit.OnSettleError] does.
 func OnSettleError(failed func(context.Context, Call, error)) Option {
 	if failed == nil {
 		return nil

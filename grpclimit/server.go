@@ -12,20 +12,13 @@ import (
 )
 
 // UnaryServerInterceptor limits the unary calls to a server: each call takes its permits from the
-// limiter that choose returns. A call that is denied does not reach the handler. If choose returns
-// nil, the call passes without a call to Redis. If choose returns an error, the [limit.FailureMode]
-// decides, but [limit.ErrInvalidRequest] is always refused. [All] and [Each] are ready-made choosers.
+// limiter that choose returns, as a request does in [httplimit.Middleware]. [All] and [Each] are ready-made
+// choosers.
 //
 // The handler finds the [limit.Outcome] in its context with [FromContext]. The documentation of the
 // package lists the statuses of refused calls. Calls of the services grpc.health.v1.Health
 // and grpc.reflection pass without a call to Redis, since a probe that is denied takes a healthy
 // server out of service.
-//
-// If several interceptors are chained, each takes its permits before the next one is called, and
-// keeps them if that one denies. [Each] with several policies, or a
-// [github.com/rratelimiter/rratelimiter/limit.Join], takes from all or from none.
-//
-// A permit of a [limit.InFlight] is held until the handler has returned.
 //
 // Each interceptor tracks on its own whether Redis is up. It panics if choose is nil.
 func UnaryServerInterceptor(choose func(context.Context, Call) (Limiter, error),

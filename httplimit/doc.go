@@ -17,19 +17,11 @@
 // names the policies that denied it. [Headers] chooses the headers with the remaining permits.
 // Errors go to [Report] and [OnRedisChange], and never to clients.
 //
-// # Options
-//
-// Options are words without a prefix, such as [Deadline] and [OnFailure]. Invalid arguments of
-// set-up calls panic.
+// A handler gets the decision with [FromContext], and settles the final cost of the request with
+// [Settle].
 //
 // # Failures of Redis
 //
-// Each request gives Redis a [Deadline]. While Redis fails, the [limit.FailureMode] decides: [limit.Closed],
-// [limit.Open], or [limit.Local], a share of the limit in this process. [OnFailure] defines when an outage
-// begins and ends.
-//
-// # Settlement
-//
-// A handler gets the decision with [FromContext], and settles the final cost of the request with
-// [Settle].
+// Each request gives Redis a [Deadline]. [OnFailure] sets what decides while Redis fails, and defines when an
+// outage begins and ends. Invalid arguments of set-up calls panic.
 package httplimit

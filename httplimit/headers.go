@@ -69,7 +69,7 @@ func setFields(h http.Header, style HeaderStyle, o *guard.Decided, status int) {
 	case style == ThreeHeaders && numbers:
 		setThree(h, threeFields, o, status, guard.RoundUp(resetOf(o, after), time.Second))
 	case style == XRateLimit && numbers:
-		setThree(h, xLimitFields, o, status, unixSeconds(o.At.Add(resetOf(o, after))))
+		setThree(h, xLimitFields, o, status, o.At.Add(resetOf(o, after)+time.Second-1).Unix())
 	}
 	if after > 0 {
 		setNumber(h, retryField, guard.RoundUp(after, time.Second))
@@ -204,12 +204,4 @@ func resetOf(o *guard.Decided, retryAfter time.Duration) time.Duration {
 		}
 	}
 	return o.Decision.ResetAfter
-}
-
-func unixSeconds(t time.Time) int64 {
-	s := t.Unix()
-	if t.Nanosecond() > 0 {
-		s++
-	}
-	return s
 }

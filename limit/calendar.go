@@ -2,6 +2,7 @@ package limit
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -66,7 +67,7 @@ var _ = policy.Register(policy.Kind[Calendar]{
 	New: func(r policy.Rate) Calendar {
 		return Calendar{r.Permits, Unit(r.Unit), policy.Value[*time.Location](r, "in")}
 	},
-	Words:   []string{"day", "week", "month", "year"},
+	Words:   calendarWords,
 	FromKey: calendarOfKey,
 	Short:   func(p Calendar) string { return "/" + p.word() + ",in=" + p.In.String() },
 	Read:    func(_ Calendar, c policy.Content) (policy.State, bool) { return readWindow(c) },
@@ -79,21 +80,14 @@ func (p Calendar) describe() policy.Description {
 	return d
 }
 
+// calendarWords are the words of the units, in their order.
+var calendarWords = []string{"day", "week", "month", "year"}
+
 // noColons keeps the name of a location from looking like another key.
 var noColons = strings.NewReplacer("%", "%25", ":", "%3A")
 
 // word returns what the key begins with.
 func (p Calendar) word() string { return strings.ToLower(p.Unit.String()) }
-
-// unitOfWord is the inverse of word.
-func unitOfWord(word string) Unit {
-	for unit, u := range units {
-		if strings.EqualFold(u.name, word) {
-			return unit
-		}
-	}
-	return 0
-}
 
 // calendarOfKey returns the calendar of a location. It returns an invalid one for an unknown location.
 func calendarOfKey(word, place string) Calendar {
@@ -101,7 +95,7 @@ func calendarOfKey(word, place string) Calendar {
 	if err != nil {
 		return Calendar{}
 	}
-	return Calendar{Permits: 1, Unit: unitOfWord(word), In: in}
+	return Calendar{Permits: 1, Unit: Unit(slices.Index(calendarWords, word) + 1), In: in}
 }
 
 func (p Calendar) validate() error {

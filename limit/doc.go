@@ -41,11 +41,6 @@
 // A [Taken] holds what one call has taken, of one or several limiters, and settles the difference to
 // its final cost: once, even if a reply of Redis is lost.
 //
-// # Pauses
-//
-// A [Pause] beside other policies denies everything for a time, in all processes: when a provider asks
-// for it, or an operator. [Limiter.Pause] begins and ends it.
-//
 // # Clocks
 //
 // Policies count by the Client's clock. The default is the host's clock; [rratelimiter.WithClock]
@@ -72,20 +67,13 @@
 //
 // With [rratelimiter.WithLease], a [FixedWindow], a [Calendar] and several of them lease permits.
 // Leased permits are used before the end of the window that counts them. The other policies do not
-// lease. A bucket and a [Smooth] would earn permits again before the leased ones are used. A
-// [SlidingLog] and a [SlidingWindow] would have to count by the lease's end. An [InFlight] counts what
-// calls hold. If one of several policies does not lease, none does. A [Pause] beside them leases nothing during a pause, and while
+// lease, and none does beside one of them. A [Pause] beside them leases nothing during a pause, and while
 // permits come free after it.
 //
 // A lease ends with its window by the clock of its Client. If that clock is behind another one by
 // s, the process may use its lease for s after the other has opened the next window. That is at
 // most the length of the lease, and for a [FixedWindow] at most a sixteenth of the window. With
 // [rratelimiter.WithServerTime] a window ends for all Clients at the same time.
-//
-// # Observability
-//
-// The hooks of [rratelimiter.WithObserver] report these limiters too. Charge is reported as a decision
-// that is always granted.
 //
 // # Keys
 //

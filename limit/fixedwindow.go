@@ -49,14 +49,11 @@ func (p FixedWindow) describe() policy.Description {
 
 // readWindow reads the text of a window: "<epoch> <end, ms> <count>".
 func readWindow(c policy.Content) (s policy.State, ok bool) {
-	n, ok := numbersAfterEpoch(c.Text)
-	if !ok || len(n) != 2 {
-		return s, false
-	}
+	n, ok := numbersAfterEpoch(c.Text, 2)
 	if after, taken := n[0]-c.Now.UnixMilli(), n[1]; after > 0 && taken > 0 {
 		s = policy.State{Taken: taken, Ends: after, Returns: []policy.Return{{AfterMS: after, Permits: taken}}}
 	}
-	return s, true
+	return s, ok
 }
 
 func (p FixedWindow) validate() error { return checkRate("FixedWindow", p.Permits, p.Interval) }

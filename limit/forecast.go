@@ -1,6 +1,7 @@
 package limit
 
 import (
+	"cmp"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -89,12 +90,7 @@ func (s *state) forWaiters() (differ bool) {
 // Granted returns the answer to a request that was granted. The same call granted later permits to
 // requests behind it.
 func (s *state) Granted(later int64) engine.Answer {
-	fewest := s.policies[0]
-	for _, p := range s.policies[1:] {
-		if p.Free() < fewest.Free() {
-			fewest = p
-		}
-	}
+	fewest := s.fewest()
 	return engine.Answer{
 		Allowed: true, Limit: s.limitOf(fewest), Remaining: max(0, fewest.Free()+later), ResetAfter: s.reset(later),
 	}
@@ -163,12 +159,11 @@ func (s *state) reset(later int64) (after time.Duration) {
 func (s *state) Limit() int64 { return s.most }
 
 // Free returns the free permits of the policy that has the fewest.
-func (s *state) Free() int64 {
-	free := s.policies[0].Free()
-	for _, p := range s.policies[1:] {
-		free = min(free, p.Free())
-	}
-	return free
+func (s *state) Free() int64 { return s.fewest().Free() }
+
+// fewest returns the first policy with the fewest free permits.
+func (s *state) fewest() forecast {
+	return slices.MinFunc(s.policies, func(a, b forecast) int { return cmp.Compare(a.Free(), b.Free()) })
 }
 
 // longestSpread bounds the time by which the waiters of a bucket ask later.

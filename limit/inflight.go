@@ -55,11 +55,8 @@ var _ = policy.Register(policy.Kind[InFlight]{
 
 // parseHeld parses a grant, "<epoch> <end> <count>", and returns the millisecond of the end.
 func parseHeld(text string) (end, permits int64, ok bool) {
-	n, ok := numbersAfterEpoch(text)
-	if !ok || len(n) != 2 {
-		return 0, 0, false
-	}
-	return n[0] / 1000, n[1], true
+	n, ok := numbersAfterEpoch(text, 2)
+	return n[0] / 1000, n[1], ok
 }
 
 // readInFlight reads the grants whose lease has not ended.

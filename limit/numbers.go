@@ -8,13 +8,15 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 )
 
-// numbersAfterEpoch parses a text of an epoch and whole numbers of 0 or more, with spaces between them.
-func numbersAfterEpoch(text string) ([]int64, bool) {
-	epoch, rest, ok := strings.Cut(text, " ")
-	if !ok || epoch == "" {
-		return nil, false
+// numbersAfterEpoch parses a text of an epoch and count whole numbers of 0 or more, with spaces between them.
+// If the text is another one, the numbers are 0.
+func numbersAfterEpoch(text string, count int) ([]int64, bool) {
+	epoch, rest, _ := strings.Cut(text, " ")
+	n, ok := numbersOf(strings.Split(rest, " ")...)
+	if !ok || epoch == "" || len(n) != count {
+		return make([]int64, count), false
 	}
-	return numbersOf(strings.Split(rest, " ")...)
+	return n, true
 }
 
 // numbersOf parses words that are whole numbers of 0 or more.

@@ -140,7 +140,8 @@ var sections = func() map[string]redisx.Parts {
 // readSections returns the sections of a Lua file. A line "--@from name" gives it those sections of
 // another file that it does not have.
 func readSections(kind string) redisx.Parts {
-	text := source(kind)
+	file, _ := luaFiles.ReadFile(kind + ".lua") // each kind has one
+	text := string(file)
 	own := redisx.ParseParts(text)
 	if _, after, ok := strings.Cut(text, "\n--@from "); ok {
 		base, _, _ := strings.Cut(after, "\n")
@@ -149,13 +150,4 @@ func readSections(kind string) redisx.Parts {
 		return all
 	}
 	return own
-}
-
-// source returns the text of the Lua file of a policy.
-func source(kind string) string {
-	text, err := luaFiles.ReadFile(kind + ".lua")
-	if err != nil {
-		panic(err)
-	}
-	return string(text)
 }

@@ -42,11 +42,8 @@ type logEntry struct{ at, ahead, permits, total int64 }
 
 // parseLogEntry parses an entry: "<epoch> <time, ms> <ahead, ms> <count> <total>".
 func parseLogEntry(text string) (e logEntry, ok bool) {
-	n, ok := numbersAfterEpoch(text)
-	if !ok || len(n) != 4 {
-		return e, false
-	}
-	return logEntry{n[0], n[1], n[2], n[3]}, true
+	n, ok := numbersAfterEpoch(text, 4)
+	return logEntry{n[0], n[1], n[2], n[3]}, ok
 }
 
 // read reads the entries. Those within the interval count, by the latest time that the newest entry

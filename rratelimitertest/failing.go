@@ -2,6 +2,7 @@ package rratelimitertest
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -24,7 +25,7 @@ func (c failing) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisRes
 
 func (c failing) DoMulti(ctx context.Context, multi ...rueidis.Completed) []rueidis.RedisResult {
 	if err := c.failure.Load(); err != nil {
-		return failed(len(multi), *err)
+		return slices.Repeat([]rueidis.RedisResult{rueidis.NewErrorResult(*err)}, len(multi))
 	}
 	return c.Client.DoMulti(ctx, multi...)
 }
@@ -38,7 +39,7 @@ func (c failing) DoCache(ctx context.Context, cmd rueidis.Cacheable, ttl time.Du
 
 func (c failing) DoMultiCache(ctx context.Context, multi ...rueidis.CacheableTTL) []rueidis.RedisResult {
 	if err := c.failure.Load(); err != nil {
-		return failed(len(multi), *err)
+		return slices.Repeat([]rueidis.RedisResult{rueidis.NewErrorResult(*err)}, len(multi))
 	}
 	return c.Client.DoMultiCache(ctx, multi...)
 }
@@ -48,12 +49,4 @@ func (c failing) Receive(ctx context.Context, subscribe rueidis.Completed, fn fu
 		return *err
 	}
 	return c.Client.Receive(ctx, subscribe, fn)
-}
-
-func failed(calls int, err error) []rueidis.RedisResult {
-	results := make([]rueidis.RedisResult, calls)
-	for i := range results {
-		results[i] = rueidis.NewErrorResult(err)
-	}
-	return results
 }

@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -160,24 +161,13 @@ func (d *Decided) Until(i int, one rratelimiter.Decision) time.Duration {
 
 // nameOf returns the name of a policy without one of its own.
 func nameOf(of policy.Description) string {
-	if of.Label != "" {
-		return of.Label
-	}
-	switch of.Window {
-	case 0:
-		return unknown
-	case time.Second:
-		return "second"
-	case time.Minute:
-		return "minute"
-	case time.Hour:
-		return "hour"
-	case 24 * time.Hour:
-		return "day"
-	case 7 * 24 * time.Hour:
-		return "week"
-	}
-	return notation.FormatDuration(of.Window)
+	return cmp.Or(of.Label, windows[of.Window], notation.FormatDuration(of.Window))
+}
+
+// windows are the names of some windows.
+var windows = map[time.Duration]string{
+	0: unknown, time.Second: "second", time.Minute: "minute", time.Hour: "hour", 24 * time.Hour: "day",
+	7 * 24 * time.Hour: "week",
 }
 
 type describedLimiter struct {

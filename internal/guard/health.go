@@ -28,11 +28,7 @@ type node struct {
 
 // nodeOf returns the node that a limiter's calls go to. With moved, a failover of a second ago counts.
 func nodeOf(l Limiter, moved bool) node {
-	h := handleOf(l)
-	if h == nil {
-		h = handleOf(unwrap(l))
-	}
-	if h != nil {
+	if h := handleOf(unwrap(l)); h != nil {
 		if g, key, ok := h.Node(); ok {
 			return node{g, g.Nodes.Node(key, moved)}
 		}
@@ -393,27 +389,23 @@ func (r *reports) add(c transition) {
 	}
 }
 
-// run reports the queued changes, unless another goroutine does.
+// run calls the callback for the queued changes, even if it panics, unless another goroutine does. No lock is
+// held during the callback.
 func (r *reports) run() {
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.runLocked()
-}
-
-// runLocked calls the callback for all changes, even if it panics. The lock is held, but not during
-// the callback.
-func (r *reports) runLocked() {
 	if r.running || len(r.changes) == 0 {
+		r.mu.Unlock()
 		return
 	}
 	next := r.changes[0]
 	r.changes, r.running = r.changes[1:], true
+	r.mu.Unlock()
 	defer func() {
 		r.mu.Lock()
 		r.running = false
-		r.runLocked()
+		r.mu.Unlock()
+		r.run()
 	}()
-	r.mu.Unlock()
 	r.changed(next.node, next.up, next.err)
 }
 

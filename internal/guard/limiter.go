@@ -7,7 +7,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/redis/rueidis"
+
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/engine"
 	"github.com/rratelimiter/rratelimiter/internal/inside"
 	"github.com/rratelimiter/rratelimiter/internal/policy"
 	"github.com/rratelimiter/rratelimiter/internal/receipt"
@@ -99,14 +102,21 @@ func chargeOf(l Limiter) receipt.Charge {
 	}
 }
 
-// probe asks whether Redis can grant. For a limiter of this module it writes a key, see [redisx.Probe]. Of
-// another type it calls Peek or AvailablePermits; without these, it takes a permit, and releases it if
+// probe asks whether Redis can grant. For a limiter of this module it sets a key of its own for a millisecond,
+// unless there is one: a call that only reads would succeed where writes fail. Of another type it calls Peek or AvailablePermits; without these, it takes a permit, and releases it if
 // possible.
 func probe(ctx context.Context, l Limiter) error {
 	l = unwrap(l)
 	if h := handleOf(l); h != nil {
 		if g, key, ok := h.Node(); ok {
-			return redisx.Probe(ctx, g.Redis(), key)
+			set := g.Redis().B().Set().Key("{" + redisx.Tag(key) + "}:probe").Value("").Nx().PxMilliseconds(1).Build()
+			_, err := engine.Detach(ctx, func(ctx context.Context) (rueidis.RedisMessage, error) {
+				return redisx.Do(ctx, g.Redis(), set)
+			})
+			if rueidis.IsRedisNil(err) {
+				return nil
+			}
+			return err
 		}
 	}
 	switch l := l.(type) {

@@ -43,11 +43,7 @@ const MaxLength = 8 << 10
 
 // Host returns a host in lower case, without its port and without final dots.
 func Host(host string) string {
-	host = WithoutPort(host)
-	for strings.HasSuffix(host, ".") {
-		host = host[:len(host)-1]
-	}
-	return strings.ToLower(host)
+	return strings.ToLower(strings.TrimRight(WithoutPort(host), "."))
 }
 
 // WithoutPort returns a host as it was sent, without its port.

@@ -157,32 +157,6 @@ func DoMulti(ctx context.Context, redis rueidis.Client, commands rueidis.Command
 	return redis.DoMulti(paced(ctx, redis), commands...)
 }
 
-// Probe asks whether the node of a key can write: a call that only reads would succeed where writes fail. It
-// sets a key of its own for a millisecond, unless there is one. The command may outlive ctx: its end would
-// close the connection.
-func Probe(ctx context.Context, redis rueidis.Client, key string) error {
-	done := make(chan error, 1)
-	go func() {
-		defer func() {
-			if recover() != nil { // of the client
-				done <- ErrNoReply
-			}
-		}()
-		set := redis.B().Set().Key("{" + Tag(key) + "}:probe").Value("").Nx().PxMilliseconds(1).Build()
-		_, err := Do(context.WithoutCancel(ctx), redis, set)
-		done <- err
-	}()
-	select {
-	case err := <-done:
-		if rueidis.IsRedisNil(err) {
-			return nil
-		}
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
 // errRedirected is the error of a call that the nodes of a cluster have redirected for a second. It did
 // not run. The next call has a date of its own, so that none is dated longer ago than that.
 var errRedirected = errors.New("rratelimiter: the nodes of the cluster redirect the call to each other")

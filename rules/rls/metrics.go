@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 
@@ -112,14 +113,8 @@ func (m *metrics) of(l labelSet, dynamic bool) *series {
 }
 
 func levelLabels(of string, levels []string) labelSet {
-	l := labelSet{domain: label(of)}
-	if len(levels) > 0 {
-		l.key1 = label(levels[0])
-	}
-	if len(levels) > 1 {
-		l.key2 = label(levels[1])
-	}
-	return l
+	levels = append(slices.Clip(levels), "", "")
+	return labelSet{label(of), label(levels[0]), label(levels[1])}
 }
 
 // seriesOf returns the series of a descriptor: that of its rule, or if the rule or one above has

@@ -92,28 +92,12 @@ func (d *door) now() *version {
 	return d.current.Load()
 }
 
-// visit is the context of a request, with the rules that decide it.
-type visit struct {
-	context.Context
-	rules []string
-}
-
-type visitKey struct{}
-
-// Value returns the visit itself for its key.
-func (v *visit) Value(key any) any {
-	if key == (visitKey{}) {
-		return v
-	}
-	return v.Context.Value(key)
-}
+type matchedKey struct{}
 
 // Matched returns the names of the rules that decide a request, in order, nil if there are none.
 func Matched(ctx context.Context) []string {
-	if v, ok := ctx.Value(visitKey{}).(*visit); ok {
-		return v.rules
-	}
-	return nil
+	names, _ := ctx.Value(matchedKey{}).([]string)
+	return names
 }
 
 // asks returns what decides a request, in order, and its context with the names of the rules. The default
@@ -137,7 +121,7 @@ func (d *door) asks(ctx context.Context, request any) (context.Context, []guard.
 	if len(asks) == 0 {
 		return ctx, nil
 	}
-	return &visit{ctx, rules}, asks
+	return context.WithValue(ctx, matchedKey{}, rules), asks
 }
 
 // acquire takes permits of some of a request's limits atomically, in one call.
