@@ -66,7 +66,7 @@ func Wait(d time.Duration) Option { return common(guard.Wait("grpclimit", d)) }
 func MaxWaiting(n int) Option { return common(guard.MaxWaiting("grpclimit", n)) }
 
 // Spread adds a random part of less than d to the RetryInfo and the retry pushback of each call that
-// a server refuses, as [httplimit.Spread] does to a Retry-After. It panics if d is below 0.
+// a server refuses. It is [httplimit.Spread] for these, and panics if d is below 0.
 func Spread(d time.Duration) Option { return common(guard.SpreadBy("grpclimit", d)) }
 
 // Shadow lets all calls pass, and reports no limits to clients. Calls still take permits and are

@@ -18,15 +18,15 @@ func BenchmarkFixedLoad(b *testing.B) {
 	l := grantingNames(1, 10_000)
 	l.rate = 20_000
 	b.Run("names=10000/rate=20000", func(b *testing.B) {
-		compare(b, l, ours, "FixedWindow", "FixedWindow+flushdelay", "TokenBucket", script, emptyScript, "x-time-rate", "rueidislimiter",
-			"rueidislimiter+pool", "rueidislimiter+flushdelay", "redis_rate", "redis_rate+autopipeline",
+		compare(b, l, ours, "FixedWindow", "FixedWindow+flushdelay", "TokenBucket", script, emptyScript, "x-time-rate",
+			"rueidislimiter", "rueidislimiter+pool", "rueidislimiter+flushdelay", "redis_rate", "redis_rate+autopipeline",
 			"redis_rate+8pipelines", "go-redisstore", "ulule", "ulule+autopipeline", "ulule+8pipelines")
 	})
 	b.Run("names=10000/rate=20000/context=deadline", func(b *testing.B) {
 		l := l
 		l.context = deadline
-		compare(b, l, "FixedWindow", "FixedWindow+flushdelay", "x-time-rate", "rueidislimiter", "rueidislimiter+flushdelay", "ulule",
-			"ulule+8pipelines")
+		compare(b, l, "FixedWindow", "FixedWindow+flushdelay", "x-time-rate", "rueidislimiter",
+			"rueidislimiter+flushdelay", "ulule", "ulule+8pipelines")
 	})
 }
 

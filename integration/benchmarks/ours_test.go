@@ -102,7 +102,7 @@ var (
 
 var policyLibraries = []library{
 	{key: "FixedWindow", open: openPolicies(fixedWindow)},
-	{key: "FixedWindow+flushdelay", open: openPoliciesWith(rueidis.ClientOption{MaxFlushDelay: rueidisDelay}, fixedWindow)},
+	{key: "FixedWindow+flushdelay", open: openDelayed(fixedWindow)},
 	{key: "SlidingWindow", open: openPolicies(slidingWindow)},
 	{key: "SlidingLog", open: openPolicies(slidingLog)},
 	{key: "TokenBucket", open: openPolicies(tokenBucket)},
@@ -113,14 +113,17 @@ var policyLibraries = []library{
 
 // openPolicies opens a limiter for one name, and a Keyed for several.
 func openPolicies(of ...policies.Policy) func(b testing.TB, _ *server, l load) session {
-	return openPoliciesWith(rueidis.ClientOption{}, of...)
+	return openWith(0, of...)
 }
 
-func openPoliciesWith(option rueidis.ClientOption, of ...policies.Policy) func(b testing.TB, _ *server, l load) session {
+// openDelayed is openPolicies with a flush delay.
+func openDelayed(of ...policies.Policy) func(b testing.TB, _ *server, l load) session {
+	return openWith(rueidisDelay, of...)
+}
+
+func openWith(delay time.Duration, of ...policies.Policy) func(b testing.TB, _ *server, l load) session {
 	return func(b testing.TB, _ *server, l load) session {
-		option := option
-		option.InitAddress = []string{l.addr}
-		client := rratelimiter.New(dialWith(b, option))
+		client := rratelimiter.New(dialWith(b, rueidis.ClientOption{InitAddress: []string{l.addr}, MaxFlushDelay: delay}))
 		if len(l.names) == 1 {
 			limiter := policies.New(client, l.names[0], of...)
 			return session{take: func(ctx context.Context, _, _ int, permits int64) (bool, error) {

@@ -241,8 +241,8 @@ func (q *queue) callTook() time.Duration {
 }
 
 // fillBatch makes a batch of the first waiters: as many as can be served at once, after a call of that
-// time, and one more, whose wait the reply then has. If the first cannot be served yet, the batch has only that
-// one.
+// time. One more is in it, so that the reply has the wait of that one. If the first cannot be served yet, the
+// batch has only that one.
 func (q *queue) fillBatch(call time.Duration) {
 	b := &q.batch
 	b.Requests, q.inCall = b.Requests[:0], q.inCall[:0]

@@ -172,7 +172,8 @@ func callWait(ctx context.Context, q Request, most time.Duration) (a Answer, err
 	}
 	a.Receipt.Permits = q.Permits
 	a.Waited = a.Decision.Allowed
-	if _, ends := ctx.Deadline(); ends && ctx.Err() == nil && isTimeout(err) && (most == Forever || time.Now().Before(end)) {
+	_, ends := ctx.Deadline()
+	if ends && ctx.Err() == nil && isTimeout(err) && (most == Forever || time.Now().Before(end)) {
 		a.Result = limit.Canceled
 	}
 	return a, err

@@ -220,7 +220,8 @@ func (v *version) appendLimits(all []acquire, r *rule, a acquire, l *limits) []a
 	}
 	o := v.open(r, l)
 	if l.ban {
-		a.Choice = guard.Choice{Settings: o.settings, Limiter: banned(r.prefix), Description: o.description, Banned: true, Cost: 1}
+		a.Choice = guard.Choice{Settings: o.settings, Limiter: banned(r.prefix), Description: o.description, Banned: true,
+			Cost: 1}
 		return append([]acquire{a}, all...) // before any permits are taken
 	}
 	if a.Settings = o.settings; a.Err != nil {
