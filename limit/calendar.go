@@ -10,6 +10,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 	"github.com/rratelimiter/rratelimiter/internal/policy"
+	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
 // Calendar grants Permits in each day, week, month or year of the calendar of a location. It is a
@@ -207,11 +208,8 @@ func (p Calendar) begin(date time.Time, later int) int64 {
 	}
 }
 
-func (p Calendar) forecast(reply []int64) (forecast, bool) {
-	if len(reply) != 3 {
-		return nil, false
-	}
-	end := time.UnixMilli(reply[2])
+func (p Calendar) forecast(r *redisx.Reply) forecast {
+	taken, after, end := r.Number(), micros(r.Number()), time.UnixMilli(r.Number())
 	next := func(windows int64) time.Duration {
 		const most = 292 * 366 // days that a time.Duration can hold
 		if windows > most {
@@ -220,5 +218,5 @@ func (p Calendar) forecast(reply []int64) (forecast, bool) {
 		last := time.Unix(p.begin(p.date(end), int(windows)), 0)
 		return max(0, last.Sub(end))
 	}
-	return windowForecast{usage{p.Permits, reply[0]}, micros(reply[1]), next}, true
+	return windowForecast{usage{p.Permits, taken}, after, next}
 }

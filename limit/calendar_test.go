@@ -137,8 +137,7 @@ func TestCalendar_ServerTime_UnitIsTheServers(t *testing.T) {
 func TestCalendarForecast_Earliest_UsesCalendarLengths(t *testing.T) {
 	now := time.Date(2024, 1, 20, 0, 0, 0, 0, time.UTC)
 	end := time.Date(2024, 2, 1, 0, 0, 0, 0, time.UTC)
-	o, ok := Calendar{10, Month, nil}.forecast([]int64{4, end.Sub(now).Microseconds(), end.UnixMilli()})
-	require.True(t, ok)
+	o := Calendar{10, Month, nil}.forecast(numbersReply(t, 4, end.Sub(now).Microseconds(), end.UnixMilli()))
 	for permits, want := range map[int64]time.Time{
 		6: now, 7: end, 16: end, 17: time.Date(2024, 3, 1, 0, 0, 0, 0, time.UTC),
 		6 + 130: time.Date(2025, 2, 1, 0, 0, 0, 0, time.UTC),

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/rratelimiter/rratelimiter/internal/policy"
+	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
 // Drip holds up to Permits, full at first, and gets one in every Interval: a [TokenBucket].
@@ -32,4 +33,4 @@ func (p Drip) arguments(args []string, now time.Time) []string {
 	return p.bucket().arguments(args, now)
 }
 
-func (p Drip) forecast(reply []int64) (forecast, bool) { return p.bucket().forecast(reply) }
+func (p Drip) forecast(r *redisx.Reply) forecast { return p.bucket().forecast(r) }

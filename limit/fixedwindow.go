@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/rratelimiter/rratelimiter/internal/policy"
+	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
 // FixedWindow grants Permits in each window of an Interval. A window begins with its first permit,
@@ -66,12 +67,9 @@ func (p FixedWindow) arguments(args []string, _ time.Time) []string {
 	return append(args, strconv.FormatInt(p.Permits, 10), strconv.FormatInt(p.Interval.Milliseconds(), 10), aligned)
 }
 
-func (p FixedWindow) forecast(reply []int64) (forecast, bool) {
-	if len(reply) != 2 {
-		return nil, false
-	}
+func (p FixedWindow) forecast(r *redisx.Reply) forecast {
 	next := func(windows int64) time.Duration { return repeat(p.Interval, windows) }
-	return windowForecast{usage{p.Permits, reply[0]}, micros(reply[1]), next}, true
+	return windowForecast{usage{p.Permits, r.Number()}, micros(r.Number()), next}
 }
 
 // windowForecast is a window at whose end all permits return.

@@ -61,13 +61,8 @@ type state struct {
 // add reads the script's reply about a member.
 func (s *state) add(m member, r *redisx.Reply) {
 	values := redisx.ReadReply(r.Next())
-	text := values.Text()
-	numbers := make([]int64, values.Len())
-	for i := range numbers {
-		numbers[i] = values.Number()
-	}
-	f, ok := m.policy.forecast(numbers)
-	if !ok || !values.OK() {
+	text, f := values.Text(), m.policy.forecast(&values)
+	if !values.Ended() {
 		r.Fail()
 		return
 	}
@@ -218,17 +213,14 @@ type permitsReturn struct {
 
 // returnsOf reads the taken permits, the time at which the last of them return, and then pairs of a
 // time and the permits that return then.
-func returnsOf(permits int64, interval time.Duration, reply []int64) (forecast, bool) {
-	if len(reply) < 2 || len(reply)%2 != 0 {
-		return nil, false
+func returnsOf(permits int64, interval time.Duration, r *redisx.Reply) forecast {
+	o := returnsForecast{usage: usage{permits, r.Number()}, end: micros(r.Number()), interval: interval}
+	for sum := int64(0); r.Len() > 0; {
+		after, returns := micros(r.Number()), r.Number()
+		sum = min(sum, maxPermits) + returns
+		o.returns = append(o.returns, permitsReturn{after, sum})
 	}
-	o := returnsForecast{usage: usage{permits, reply[0]}, end: micros(reply[1]), interval: interval}
-	var sum int64
-	for pair := range slices.Chunk(reply[2:], 2) {
-		sum = min(sum, maxPermits) + pair[1]
-		o.returns = append(o.returns, permitsReturn{micros(pair[0]), sum})
-	}
-	return o, true
+	return o
 }
 
 func (o returnsForecast) wait(permits int64) (after time.Duration, known bool) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rratelimiter/rratelimiter/internal/policy"
+	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
 // InFlight grants at most Permits that are held at once: it limits how many calls run, not how many
@@ -105,11 +106,8 @@ func (p InFlight) arguments(args []string, _ time.Time) []string {
 	return append(args, strconv.FormatInt(p.Permits, 10), strconv.FormatInt(p.Lease.Milliseconds(), 10))
 }
 
-func (p InFlight) forecast(reply []int64) (forecast, bool) {
-	if len(reply) != 3 {
-		return nil, false
-	}
-	return heldForecast{usage{p.Permits, reply[0]}, min(longestGuess, micros(reply[2])), micros(reply[1])}, true
+func (p InFlight) forecast(r *redisx.Reply) forecast {
+	return heldForecast{usage{p.Permits, r.Number()}, micros(r.Number()), min(longestGuess, micros(r.Number()))}
 }
 
 const (
@@ -120,8 +118,8 @@ const (
 // heldForecast is permits that are held until they are returned.
 type heldForecast struct {
 	usage
-	guess time.Duration // when the next permit returns
 	end   time.Duration // from now until the last lease ends
+	guess time.Duration // when the next permit returns
 }
 
 // wait returns a guess, or 0 if the permits are free. Neither is known: another Client may return or

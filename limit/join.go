@@ -12,6 +12,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 	"github.com/rratelimiter/rratelimiter/internal/inside"
 	"github.com/rratelimiter/rratelimiter/internal/policy"
+	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
 // ErrNotChargeable is returned by Charge of a Join with a *rratelimiter.Limiter, which cannot owe
@@ -137,13 +138,12 @@ func (p redisson) String() string {
 	return text
 }
 
-func (p redisson) forecast(reply []int64) (forecast, bool) {
-	if len(reply) < 5 || len(reply)%2 != 1 {
-		return nil, false
+func (p redisson) forecast(r *redisx.Reply) forecast {
+	reply := inside.Reply{Rate: r.Number(), Interval: r.Number(), Free: r.Number(), Reset: r.Number(), KeepAlive: r.Number()}
+	for r.Len() > 0 {
+		reply.Returns = append(reply.Returns, r.Number(), r.Number())
 	}
-	r := inside.Reply{Rate: reply[0], Interval: reply[1], Free: reply[2], Reset: reply[3], KeepAlive: reply[4],
-		Returns: reply[5:]}
-	return redissonForecast{p.limiter.Forecast(r), time.Duration(r.Reset) * time.Millisecond}, true
+	return redissonForecast{p.limiter.Forecast(reply), time.Duration(reply.Reset) * time.Millisecond}
 }
 
 // redissonForecast is a limiter of Redisson's layout as a call left it.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/rratelimiter/rratelimiter/internal/policy"
+	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
 // LeakyBucket has a level, 0 at first, that rises by the permits that are taken, to at most
@@ -45,13 +46,7 @@ func (p LeakyBucket) arguments(args []string, now time.Time) []string {
 	return p.token().arguments(args, now)
 }
 
-func (p LeakyBucket) forecast(reply []int64) (forecast, bool) {
-	f, ok := p.token().forecast(reply)
-	if bucket, is := f.(bucketForecast); is {
-		return leakyForecast{bucket}, ok
-	}
-	return nil, false
-}
+func (p LeakyBucket) forecast(r *redisx.Reply) forecast { return leakyForecast{p.token().bucket(r)} }
 
 type leakyForecast struct{ bucketForecast }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rratelimiter/rratelimiter/internal/policy"
+	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
 // Pause denies everything while a pause lasts, in all processes that share the limiter. A pause
@@ -54,11 +55,9 @@ func (p Pause) validate() error { return checkInterval("Pause", "Most", p.Most) 
 
 func (p Pause) arguments(args []string, _ time.Time) []string { return append(args, "") }
 
-func (p Pause) forecast(reply []int64) (forecast, bool) {
-	if len(reply) != 4 {
-		return nil, false
-	}
-	return pauseForecast{usage{reply[2], reply[1]}, micros(reply[3]), micros(reply[0])}, true
+func (p Pause) forecast(r *redisx.Reply) forecast {
+	left, taken := micros(r.Number()), r.Number()
+	return pauseForecast{usage{r.Number(), taken}, micros(r.Number()), left}
 }
 
 // longestPace is the longest time in which all permits of a limiter come free after a pause.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/policy"
+	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
 // Policy is a way to limit, as [FixedWindow] is: one of the types of this package with a rate, or
@@ -21,9 +22,8 @@ type Policy interface {
 	// zero if the server's clock is used and its time is not known yet.
 	arguments(args []string, now time.Time) []string
 
-	// forecast reads the numbers that the script's section "report" sets. It returns false if they
-	// are not valid.
-	forecast(reply []int64) (forecast, bool)
+	// forecast reads the numbers that the script's section "report" sets, all of them.
+	forecast(r *redisx.Reply) forecast
 }
 
 // windowDescription describes a policy with a key that grants so many permits in an interval.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/rratelimiter/rratelimiter/internal/policy"
+	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
 // SlidingLog grants at most Permits in any interval, to the millisecond: a permit returns an
@@ -83,6 +84,4 @@ func (p SlidingLog) arguments(args []string, _ time.Time) []string {
 	return append(args, strconv.FormatInt(p.Permits, 10), strconv.FormatInt(p.Interval.Milliseconds(), 10))
 }
 
-func (p SlidingLog) forecast(reply []int64) (forecast, bool) {
-	return returnsOf(p.Permits, p.Interval, reply)
-}
+func (p SlidingLog) forecast(r *redisx.Reply) forecast { return returnsOf(p.Permits, p.Interval, r) }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,15 +13,18 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/engine"
+	"github.com/rratelimiter/rratelimiter/internal/inside"
 	"github.com/rratelimiter/rratelimiter/internal/policymodel"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
+	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
 // TestReturnsForecast_Waits_AreThoseOfTheReturns: a request for more permits than the limit waits an
 // interval more for each time that all return.
 func TestReturnsForecast_Waits_AreThoseOfTheReturns(t *testing.T) {
-	o, ok := returnsOf(10, time.Second, []int64{7, 900_000, 100_000, 3, 900_000, 4})
-	require.True(t, ok)
+	r := numbersReply(t, 7, 900_000, 100_000, 3, 900_000, 4)
+	o := returnsOf(10, time.Second, r)
+	require.True(t, r.Ended())
 	for permits, want := range map[int64]time.Duration{
 		3: 0, 4: 100 * time.Millisecond, 6: 100 * time.Millisecond, 7: 900 * time.Millisecond,
 		10: 900 * time.Millisecond, 13: time.Second, 14: 1100 * time.Millisecond, 20: 1900 * time.Millisecond,
@@ -35,13 +39,25 @@ func TestReturnsForecast_Waits_AreThoseOfTheReturns(t *testing.T) {
 		assert.Equal(t, want, after, permits)
 		assert.Equal(t, permits <= 10, known, permits)
 	}
-	full, _ := returnsOf(10, time.Second, []int64{10, 900_000})
+	full := returnsOf(10, time.Second, numbersReply(t, 10, 900_000))
 	_, known := full.wait(1)
 	assert.False(t, known, "the script reported no returns")
-	for _, reply := range [][]int64{{}, {1}, {1, 2, 3}} {
-		_, ok = returnsOf(10, time.Second, reply)
-		assert.False(t, ok)
+	for _, numbers := range [][]int64{{}, {1}, {1, 2, 3}} {
+		r := numbersReply(t, numbers...)
+		returnsOf(10, time.Second, r)
+		assert.False(t, r.Ended())
 	}
+}
+
+// numbersReply returns a reply with some numbers.
+func numbersReply(t *testing.T, numbers ...int64) *redisx.Reply {
+	text := strings.Trim(strings.Join(strings.Fields(fmt.Sprint(numbers)), ","), "[]")
+	client, err := newClocked(t).client.Inside(inside.Key{})
+	require.NoError(t, err)
+	message, err := redisx.NewScript("return {"+text+"}").Exec(t.Context(), client.Engine.Redis(), nil, []string{"k"}, nil)
+	require.NoError(t, err)
+	r := redisx.ReadReply(message)
+	return &r
 }
 
 // fillLog writes a log with an entry of so many permits in each millisecond, and returns the receipts of

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rratelimiter/rratelimiter/internal/policy"
+	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
 // SlidingWindow grants at most Permits in any interval. It counts permits in cells, which begin at
@@ -105,6 +106,4 @@ func (p SlidingWindow) arguments(args []string, _ time.Time) []string {
 	return append(args, strconv.FormatInt(p.Permits, 10), strconv.FormatInt(cell, 10), strconv.FormatInt(p.cells(), 10))
 }
 
-func (p SlidingWindow) forecast(reply []int64) (forecast, bool) {
-	return returnsOf(p.Permits, p.Interval, reply)
-}
+func (p SlidingWindow) forecast(r *redisx.Reply) forecast { return returnsOf(p.Permits, p.Interval, r) }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rratelimiter/rratelimiter/internal/policy"
+	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
 // Smooth grants permits at a steady rate, as the RateLimiter of Guava does. A request of any size
@@ -162,12 +163,9 @@ func (p Smooth) most() int64 {
 	return int64(min(maxPermits, float64(maxCost.Microseconds())/price))
 }
 
-func (p Smooth) forecast(reply []int64) (forecast, bool) {
-	if len(reply) != 3 {
-		return nil, false
-	}
-	taken := p.Permits - reply[0] // below 0 if more are stored
-	return smoothForecast{usage{p.Permits, taken}, micros(reply[1]), micros(reply[2]), p.curve().stable}, true
+func (p Smooth) forecast(r *redisx.Reply) forecast {
+	taken := p.Permits - r.Number() // below 0 if more are stored
+	return smoothForecast{usage{p.Permits, taken}, micros(r.Number()), micros(r.Number()), p.curve().stable}
 }
 
 // smoothForecast is a time from which the next request is granted. The free permits are those stored.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rratelimiter/rratelimiter/internal/policy"
+	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
 // TokenBucket holds up to Capacity permits, full at first, and gets Refill permits in every
@@ -88,13 +89,12 @@ func (p TokenBucket) arguments(args []string, _ time.Time) []string {
 		strconv.FormatInt(p.Interval.Microseconds(), 10))
 }
 
-func (p TokenBucket) forecast(reply []int64) (forecast, bool) {
-	if len(reply) != 3 {
-		return nil, false
-	}
+func (p TokenBucket) forecast(r *redisx.Reply) forecast { return p.bucket(r) }
+
+func (p TokenBucket) bucket(r *redisx.Reply) bucketForecast {
 	return bucketForecast{
-		usage{p.Capacity, reply[0]}, p.Refill, p.Interval.Microseconds(), reply[1], micros(reply[2]),
-	}, true
+		usage{p.Capacity, r.Number()}, p.Refill, p.Interval.Microseconds(), r.Number(), micros(r.Number()),
+	}
 }
 
 // bucketForecast is a bucket that fills, or empties, evenly.
