@@ -122,6 +122,7 @@ func (l *Limiter) end(ctx context.Context, e *entry, b *Batch) (again bool) {
 	}
 	if g.hooked {
 		l.hookEnd(b)
+		discarded.runLater()
 	}
 	if len(b.Lost) > 0 {
 		if refund, _ := l.Protocol.Receipt(b); refund != nil {
@@ -129,7 +130,6 @@ func (l *Limiter) end(ctx context.Context, e *entry, b *Batch) (again bool) {
 			go func() { _ = refund(refundable, permits) }()       // if it fails, the permits expire
 		}
 	}
-	discarded.runLater()
 	switch {
 	case e == nil:
 		if b.Requests[0].state.Load() == answered { // else its caller has left

@@ -2,7 +2,9 @@ package engine
 
 import (
 	"context"
+	"hash/maphash"
 	"slices"
+	"sync/atomic"
 	"time"
 )
 
@@ -46,6 +48,21 @@ func (l *Limiter) callRedis(ctx context.Context, ask Ask, result *Result) error 
 	err := l.takeResult(ctx, r, result)
 	g.lone.Put(b)
 	return err
+}
+
+// activities counts the lone calls and the entries, by a hash of their IDs. crowdedBit is set beside that number
+// if the last shared call of a limiter had several callers, or was not its only call. Then callers
+// share calls at once.
+type activities struct {
+	seed   maphash.Seed
+	counts [1 << 14]atomic.Int32
+}
+
+const crowdedBit = 1 << 30
+
+// of returns the counter of an ID. Few others have the same.
+func (a *activities) of(id string) *atomic.Int32 {
+	return &a.counts[maphash.String(a.seed, id)%uint64(len(a.counts))]
 }
 
 // newLone returns a batch for a lone call.

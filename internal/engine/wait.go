@@ -165,7 +165,9 @@ func (l *Limiter) callForQueue(e *entry, q *queue) {
 		if !l.Engine.hooked || !l.revokeForFirst(e, q) {
 			l.endUnservable(e, q)
 		}
-		q.batch.takeCall().reportAlone() // if no caller does
+		if q.batch.sent.call != nil {
+			q.batch.takeCall().reportAlone() // if no caller does
+		}
 		if !returned {                   // this goroutine ends
 			go l.serve(e, q)
 		}

@@ -126,7 +126,9 @@ func (g *Guard) try(ctx context.Context, q Request) (a Answer) {
 			return pausedFor(left)
 		}
 	}
-	g.local.sweepIfDue()
+	if g.local.nextSweep.Load() != 0 { // there are shares
+		g.local.sweepIfDue()
+	}
 	if b.down.Load() && !b.allows(ctx, q.Limiter) {
 		return g.withoutRedis(q, b.notSent(q.Limiter))
 	}

@@ -30,10 +30,10 @@ var ceilings = []struct {
 }{
 	{"Keyed.TryAcquire", 35, 8},
 	{"Limiter.TryAcquire", 36, 12},
-	{"Keyed.TryAcquire, context that ends", 41, 8},
-	{"Acquire, which waits", 105, 15},
-	{"httplimit.Middleware(Each), a request", 115, 24},
-	{"rules, a request", 142, 31},
+	{"Keyed.TryAcquire, context that ends", 38, 8},
+	{"Acquire, which waits", 94, 15},
+	{"httplimit.Middleware(Each), a request", 112, 24},
+	{"rules, a request", 139, 31},
 	{"rules, a reload", 115, 20},
 }
 
