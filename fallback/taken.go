@@ -12,7 +12,7 @@ import (
 
 // Name returns the name of the wrapped limiter, "" without one. With it, a [limit.Taken] takes from a
 // Limiter: Settle settles with Redis, or with the local share, depending on which granted. What the
-// mode [Open] granted needs no settlement.
+// mode [limit.Open] granted needs no settlement.
 func (l *Limiter) Name() string {
 	if l.limiter == nil {
 		return ""

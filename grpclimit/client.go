@@ -49,7 +49,7 @@ func UnaryClientInterceptor(choose func(context.Context, Call) (Limiter, error),
 		if err != nil {
 			return err
 		}
-		defer g.Return(c.Context, c, d)
+		defer g.ReturnPlaces(c.Context, c, d)
 		err = invoker(ctx, method, req, reply, cc, opts...)
 		g.pauseFor(d, err)
 		return err
@@ -68,12 +68,12 @@ func StreamClientInterceptor(choose func(context.Context, Call) (Limiter, error)
 		if err != nil {
 			return nil, err
 		}
-		if d != nil && d.Receipt.Return != nil {
-			opts = append(slices.Clip(opts), grpc.OnFinish(func(error) { g.Return(c.Context, c, d) }))
+		if d != nil && d.Receipt.ReturnHeld != nil {
+			opts = append(slices.Clip(opts), grpc.OnFinish(func(error) { g.ReturnPlaces(c.Context, c, d) }))
 		}
 		s, err := streamer(ctx, desc, cc, method, opts...)
 		if err != nil {
-			g.Return(c.Context, c, d)
+			g.ReturnPlaces(c.Context, c, d)
 			g.pauseFor(d, err)
 			return nil, err
 		}

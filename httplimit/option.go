@@ -39,7 +39,7 @@ func newSettings(choose func(*http.Request) (Limiter, error), opts []Option) *se
 // styles include Retry-After.
 type HeaderStyle int
 
-// The styles. Seconds are rounded up.
+// The styles. Seconds are rounded up, but for t of Draft11, which is rounded down.
 const (
 	// Draft11 sets RateLimit-Policy and RateLimit of draft-ietf-httpapi-ratelimit-headers-11, with
 	// an item for each policy.

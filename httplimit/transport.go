@@ -66,7 +66,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		return nil, d.NotSent(ErrNotSent)
 	}
-	end := func() { t.gate.Return(r.Context(), r, d) }
+	end := func() { t.gate.ReturnPlaces(r.Context(), r, d) }
 	open := false // the body of the response, whose end returns the place
 	defer func() {
 		if !open { // also if a callback panics
@@ -80,7 +80,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if d.Request.Limiter != nil {
 		t.gate.Pause(d.Request.Limiter, t.pauseOf(resp))
 	}
-	if d.Receipt.Return != nil {
+	if d.Receipt.ReturnHeld != nil {
 		resp.Body = untilEnd(resp.Body, end)
 		open = true
 	}

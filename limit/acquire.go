@@ -140,8 +140,9 @@ func receiptsOf(b *engine.Batch) []string {
 	return briefTexts(b.Reply)
 }
 
-// Receipt returns the refund of the grant of a call, and the return of what it holds. The policies return
-// theirs one after another: if one fails, the others still return theirs.
+// Receipt returns the refund of the grant of a call, and the return of what it holds. The limiters of Redisson's
+// layout refund theirs one after another, and then all policies with one call. If one fails, the others still
+// refund theirs, unless ctx has ended.
 func (w *wire) Receipt(b *engine.Batch) (refund, returnHeld receipt.Refund) {
 	granted, receipts := b.Granted, receiptsOf(b)
 	if len(receipts) != len(w.members) {

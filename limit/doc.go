@@ -101,8 +101,8 @@
 // The errors are those of package rratelimiter: [rratelimiter.ErrInvalidRate] for an invalid field
 // of a policy, [rratelimiter.ErrInvalidPermits], [rratelimiter.ErrPermitsExceedRate] and
 // [rratelimiter.ErrCrossSlot]. A key with other data is a *[rratelimiter.StateError]. If Redis
-// fails during a call, its permits may be taken. No call is sent twice but that of [Taken.Settle],
-// which Redis runs once.
+// fails during a call, its permits may be taken. No call whose reply was lost is sent
+// again but that of [Taken.Settle], which Redis runs once.
 //
 // [Choosing a policy]: https://github.com/rratelimiter/rratelimiter/blob/main/docs/choosing.md
 package limit

@@ -37,8 +37,8 @@ type Joinable interface {
 // Joinable of another type, are [rratelimiter.ErrInvalidOption]. An invalid member has its own
 // error.
 //
-// Release and Reset act on one member after another. If Redis fails meanwhile, they may act on some
-// members only.
+// Release acts on one Redisson limiter after another, and then on all policies with one call. If Redis fails
+// meanwhile, it may act on some members only. Reset is one call.
 func Join(limiters ...Joinable) *Limiter {
 	names := make([]string, len(limiters))
 	var client inside.Client

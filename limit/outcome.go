@@ -125,9 +125,10 @@ const (
 //
 //   - A window never holds more than the share of its permits in any interval. Half of the share
 //     can be granted at once.
-//   - A bucket has the share of its Capacity and Refill.
-//   - A request that costs more than can be granted at once is Closed. If the share is less than
-//     one permit, all requests are.
+//   - A bucket has the share of its Capacity and Refill. That of a Smooth is one permit at
+//     least, and while it is full, it grants a request of any size.
+//   - A request that costs more than can be granted at once is Closed. If the share of another policy is
+//     less than one permit, all requests are.
 //   - Permits taken in Redis do not count here, and permits taken here do not count in Redis. If
 //     Redis fails again soon, the local permits still count.
 //   - Each limiter of a [Join] has the bucket of its own name. A request passes if all have its

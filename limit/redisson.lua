@@ -1,5 +1,5 @@
--- A limiter of Redisson's layout that is joined with others. KEYS: its five keys. ARGV: the
--- beginning of the member of a grant; the cursor of the previous call, or ''.
+-- A limiter of Redisson's layout that is joined with others. KEYS: its five keys. ARGV: a member of 0
+-- permits, which gets those of the grant; the cursor of the previous call, or ''.
 
 --@ function  out: redisson
 -- Reads a limiter into the locals of a closure, since a script may have several such limiters. The

@@ -11,7 +11,7 @@ import (
 // SlidingLog grants at most Permits in any interval, to the millisecond: a permit returns an
 // interval after it was taken. An Overall [rratelimiter.Limiter] does the same.
 //
-// It logs when permits were taken: one entry of some 20 bytes for each millisecond with grants. If
+// It logs when permits were taken: one entry of some 30 bytes for each millisecond with grants. If
 // that is too much, use [SlidingWindow], which counts in cells. It is exact while less than 2^53
 // permits are taken. Only Charge can take more; then counts are rounded to 15 digits.
 //

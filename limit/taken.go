@@ -95,7 +95,7 @@ func (l *Limiter) takeReceipt(ctx context.Context, permits int64, wait bool) (en
 	} else {
 		err = l.Inside(inside.Key{}).Try(ctx, ask, &result)
 	}
-	return result.Answer, receipt.Receipt{Permits: permits, Refund: result.Refund, Return: result.Return}, err
+	return result.Answer, receipt.Receipt{Permits: permits, Refund: result.Refund, ReturnHeld: result.ReturnHeld}, err
 }
 
 // errUnsettled is the error of a Taken whose settlement is not known to be over.

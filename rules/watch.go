@@ -46,8 +46,8 @@ func Rates(client *rratelimiter.Client) WatchOption {
 // A change is applied two tenths of a second after its notification, whatever else happens in the
 // folder. The file is also read every 15 seconds, since some file systems send no notifications.
 //
-// Requests use the old rules until the new ones are ready, and one request never uses both. Permits
-// stay taken, since limiters are named by the domain, the rule's name and the key. A limit that
+// Requests use the old rules until the new ones are ready, and one request never uses both. Only the deadline
+// is that of the newest for all. Permits stay taken, since limiters are named by the domain, the rule's name and the key. A limit that
 // keeps its policy and its interval continues to count.
 func Watch(ctx context.Context, path string, opts ...WatchOption) (*Set, error) {
 	w := newWatch(path, opts)

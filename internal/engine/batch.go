@@ -117,7 +117,7 @@ func (b *Batch) GrantAll(left int64) {
 const allGranted = "*"
 
 // AnswerBy sets the answers of a batch, and its Forecast, by the reply of a script: a letter for each
-// request, as internal/include/decide.lua has them, or AllGranted. above returns the error of a request
+// request, as internal/include/decide.lua has them, or allGranted. above returns the error of a request
 // above the limit. It reports whether the letters are those of the batch.
 func (b *Batch) AnswerBy(f Forecast, letters string, above func(permits, limit int64) error) bool {
 	letters, last, _ := strings.Cut(letters, " ")
@@ -279,7 +279,7 @@ type Result struct {
 	From    Source
 
 	// Of the receipt for the granted permits; nil if the Protocol has none.
-	Refund, Return receipt.Refund
+	Refund, ReturnHeld receipt.Refund
 }
 
 // Request is one caller's request for permits, and later its result. Protocol.Answer sets the result

@@ -168,7 +168,7 @@ func (l *Limiter) finishRequests(b *Batch) {
 			if refund == nil {
 				refund, returnHeld = l.Protocol.Receipt(b)
 			}
-			r.Refund, r.Return = refund, returnHeld
+			r.Refund, r.ReturnHeld = refund, returnHeld
 		}
 	}
 }

@@ -23,7 +23,8 @@
 //	release of permits
 //
 // A goroutine that others wait for may end early, by a panic or runtime.Goexit in a callback of the
-// program. Then they get [redisx.ErrNoReply]: see run.
+// program. Then they get [redisx.ErrNoReply]: see run. A panic is not recovered. On a goroutine of the Engine it
+// ends the program; a caller whose context cannot end has its lone call on its own goroutine.
 package engine
 
 import (

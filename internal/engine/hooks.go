@@ -7,7 +7,7 @@ import (
 )
 
 // Leases, the denial cache and an Observer join a call by the functions of this file. Without any of them
-// a call runs none of these: Engine.hooked guards the places that call them.
+// Try and Wait run none of these: Engine.hooked guards the places that call them.
 
 // tryHooked is Try with leases, the denial cache and the report of the decision.
 func (l *Limiter) tryHooked(ctx context.Context, ask Ask, result *Result) error {

@@ -24,7 +24,8 @@ type queue struct {
 	wanted  int64         // the permits of all waiters
 	woken   chan struct{} // has an element if the goroutine has to check the queue
 
-	// Waiters are numbered: one is denied only by a reply to a call that was sent after its arrival.
+	// Waiters are numbered: one is denied only by a reply to a call that was sent after its arrival, see
+	// calledAfter. firstWaits is only for an Observer.
 	arrived    uint64    // the newest waiter
 	calledFor  uint64    // the newest waiter before the last call
 	repliedFor uint64    // the newest waiter before the last call that was answered
@@ -330,8 +331,8 @@ const checkEvery = 100 * time.Millisecond
 // this time.
 const freshEnough = time.Second
 
-// knows reports whether the last call was sent after a waiter had arrived.
-func (q *queue) knows(w *waiter) bool { return w.arrival <= q.calledFor }
+// calledAfter reports whether the last call was sent after a waiter had arrived.
+func (q *queue) calledAfter(w *waiter) bool { return w.arrival <= q.calledFor }
 
 func earliest(a, b time.Time) time.Time {
 	if b.Before(a) {

@@ -51,7 +51,7 @@ func (x *index) of(key string) []string {
 	return slices.Clone(x.get(key))
 }
 
-// registry holds the state of limiters: an entry for each ID that has calls in flight, waiters or
+// registry holds the state of limiters: an entry for each ID that has shared calls in flight, waiters or
 // leases, and none for any other.
 type registry struct {
 	entries sync.Map // ID -> *entry

@@ -45,7 +45,7 @@ func earlierDeadline(ctx context.Context, deadline time.Time) time.Time {
 }
 
 // wait waits in the queue. It reports whether that was for permits, or for Redis alone. The error is
-// *errDeadline if the deadline or that of ctx cannot be met.
+// *deadlineError if the deadline or that of ctx cannot be met.
 func (l *Limiter) wait(ctx context.Context, ask Ask, deadline time.Time, result *Result) (forPermits bool,
 	err error) {
 	w := &waiter{Request: Request{Ask: ask}, done: make(chan struct{}, 1), deadline: earlierDeadline(ctx, deadline),
@@ -131,7 +131,7 @@ func (l *Limiter) serve(e *entry, q *queue) {
 			return
 		}
 		first := q.waiters.first
-		q.firstWaits = first.forPermits || q.knows(first)
+		q.firstWaits = first.forPermits || q.calledAfter(first)
 		if e.leases != nil {
 			if done := q.serveFrom(e.leases); done != nil {
 				e.mu.Unlock()
@@ -168,7 +168,7 @@ func (l *Limiter) callForQueue(e *entry, q *queue) {
 		if q.batch.sent.call != nil {
 			q.batch.takeCall().reportAlone() // if no caller does
 		}
-		if !returned {                   // this goroutine ends
+		if !returned { // this goroutine ends
 			go l.serve(e, q)
 		}
 	}()
@@ -181,7 +181,7 @@ func (l *Limiter) callForQueue(e *entry, q *queue) {
 func (l *Limiter) revokeForFirst(e *entry, q *queue) bool {
 	var releases []release
 	e.mu.Lock()
-	if first := q.waiters.first; q.batch.err == nil && first != nil && q.knows(first) {
+	if first := q.waiters.first; q.batch.err == nil && first != nil && q.calledAfter(first) {
 		releases = e.leases.revokeFor(first.Permits)
 	}
 	e.mu.Unlock()
@@ -220,7 +220,7 @@ func (l *Limiter) endUnservable(e *entry, q *queue) {
 // arrived later.
 func (l *Limiter) unservablePage(q *queue) (done []*waiter, more bool) {
 	now := time.Now()
-	for page := MaxRequests; q.unchecked != nil && q.knows(q.unchecked); page-- {
+	for page := MaxRequests; q.unchecked != nil && q.calledAfter(q.unchecked); page-- {
 		if page == 0 {
 			return done, true
 		}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"sync/atomic"
 	"time"
 
@@ -299,6 +300,7 @@ func (v *Visit[R]) settle(cost int64) (err error) {
 // maxPermits bounds what one settlement charges.
 const maxPermits = 1 << 53
 
+// settle stores the final cost. After the handler, end settles it by Guard.Settle.
 func (d *Decided) settle(cost int64) error {
 	if d.Result != limit.Acquired {
 		return nil
@@ -348,12 +350,12 @@ func (v *Visit[R]) end(r R, d *Decided, status int, free bool) {
 	if free || cost == unsettled && !s.Keeps && status > 0 && s.Refunds != nil && s.Refunds(status) {
 		cost = 0
 	}
-	if d.Receipt.Return != nil && (cost >= 0 || !s.Keeps) {
-		defer v.gate.Return(v.Context, r, d)
+	if d.Receipt.ReturnHeld != nil && (cost >= 0 || !s.Keeps) {
+		defer v.gate.ReturnPlaces(v.Context, r, d)
 	}
 	if cost >= 0 {
 		a := d.Answer
-		a.Receipt.Return = nil
+		a.Receipt.ReturnHeld = nil
 		v.gate.reportUnsettled(r, v.gate.guard.Settle(v.Context, d.Request, a, cost))
 	}
 }
@@ -361,10 +363,10 @@ func (v *Visit[R]) end(r R, d *Decided, status int, free bool) {
 // returnFor is how long after a request what it has held can be returned, if Redis is down until then.
 const returnFor = 5 * time.Second
 
-// Return returns what a request, if it was limited, has held until its end, once. It does so in the background, where a panic
+// ReturnPlaces returns what a request, if it was limited, has held until its end, once. It does so in the background, where a panic
 // of a callback is dropped.
-func (g *Gate[R]) Return(ctx context.Context, r R, d *Decided) {
-	if d == nil || d.Receipt.Return == nil || !d.ended.CompareAndSwap(false, true) {
+func (g *Gate[R]) ReturnPlaces(ctx context.Context, r R, d *Decided) {
+	if d == nil || d.Receipt.ReturnHeld == nil || !d.ended.CompareAndSwap(false, true) {
 		return
 	}
 	go func() {
@@ -379,10 +381,13 @@ func (g *Gate[R]) Return(ctx context.Context, r R, d *Decided) {
 	}()
 }
 
-// notRun reports whether a call was not sent in an outage, or refused by the error that began it.
+// notRun reports whether a call was not sent, since the node was down or could not be dialled, or refused by the
+// error that began an outage.
 func (g *Guard) notRun(l Limiter, err error) bool {
-	var refused *rueidis.RedisError
-	return errors.Is(err, ErrDown) || errors.As(err, &refused) && g.breakerOf(l).down.Load()
+	var dialled *net.OpError
+	var reply *rueidis.RedisError
+	return errors.Is(err, ErrDown) || errors.As(err, &dialled) && dialled.Op == "dial" ||
+		errors.As(err, &reply) && g.breakerOf(l).down.Load()
 }
 
 func (g *Gate[R]) reportUnsettled(r R, err error) {

@@ -161,7 +161,7 @@ func (g *Guard) take(ctx context.Context, q Request) (a Answer, err error) {
 			a.Each[i] = rratelimiter.Decision(part)
 		}
 	}
-	a.Receipt = receipt.Receipt{Permits: q.Permits, Refund: r.Refund, Return: r.Return}
+	a.Receipt = receipt.Receipt{Permits: q.Permits, Refund: r.Refund, ReturnHeld: r.ReturnHeld}
 	return a, err
 }
 
@@ -241,7 +241,7 @@ func byMode(mode limit.FailureMode, err error) Answer {
 // holds. It has the guard's deadline, even if ctx has ended.
 func (g *Guard) Settle(ctx context.Context, q Request, a Answer, cost int64) error {
 	switch {
-	case a.Result != limit.Acquired || cost == q.Permits && a.Receipt.Return == nil:
+	case a.Result != limit.Acquired || cost == q.Permits && a.Receipt.ReturnHeld == nil:
 		return nil
 	case a.Local:
 		return a.Receipt.Settle(ctx, cost, "", nil)

@@ -3,6 +3,7 @@ package guard
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
 	"sync/atomic"
 	"testing"
@@ -147,4 +148,16 @@ func TestOutcomeOf_OtherProtocol_IsNone(t *testing.T) {
 	assert.True(t, ofHTTP)
 	_, ofGRPC := OutcomeOf[string](v)
 	assert.False(t, ofGRPC)
+}
+
+// TestGuard_NotRun_DoesNotRepeatWhatMayHaveRun: a place is returned once.
+func TestGuard_NotRun_DoesNotRepeatWhatMayHaveRun(t *testing.T) {
+	for want, errs := range map[bool][]error{
+		true:  {ErrDown, &callError{err: ErrDown}, &callError{err: &net.OpError{Op: "dial", Err: errors.New("refused")}}},
+		false: {nil, errors.New("lost"), &net.OpError{Op: "read", Err: errors.New("reset")}, context.DeadlineExceeded},
+	} {
+		for _, err := range errs {
+			assert.Equal(t, want, New(time.Second, nil).notRun(nil, err), "%v", err)
+		}
+	}
 }

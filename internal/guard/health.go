@@ -312,7 +312,7 @@ func (b *breaker) endIfMoved() {
 }
 
 // next returns the target of the next probe and the time until the one after it. That time doubles
-// with each probe. If next returns 0, the prober ends.
+// with each probe, up to a second. If next returns 0, the prober ends.
 func (b *breaker) next() (target, time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -353,7 +353,7 @@ func (b *breaker) observe(on target, err error) {
 	}
 }
 
-// probe probes Redis. A panic of the limiter becomes an error.
+// probe probes Redis. A panic of a limiter of another type becomes an error.
 func (b *breaker) probe(on target) (err error) {
 	ctx, cancel := context.WithTimeout(on.ctx, b.deadline())
 	defer cancel()

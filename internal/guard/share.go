@@ -130,7 +130,7 @@ func (b *buckets) decide(q Request, share float64) (Answer, bool) {
 		a.Decision = combineDecisions(each)
 		a.Receipt = receipt.Receipt{Permits: q.Permits, Local: func(more int64) { b.adjust(keys, shapes, after, more) }}
 		if slices.ContainsFunc(shapes, func(s shape) bool { return s.lease > 0 }) {
-			a.Receipt.Return = func(_ context.Context, permits int64) error {
+			a.Receipt.ReturnHeld = func(_ context.Context, permits int64) error {
 				b.giveBack(after, permits)
 				return nil
 			}

@@ -158,7 +158,7 @@ func callWait(ctx context.Context, q Request, most time.Duration) (a Answer, err
 			deadline = time.Time{}
 		}
 		a.Decision.Allowed, err = h.Wait(ctx, engine.Ask{Permits: q.Permits, Receipt: true}, deadline, &r)
-		a.Receipt = receipt.Receipt{Refund: r.Refund, Return: r.Return}
+		a.Receipt = receipt.Receipt{Refund: r.Refund, ReturnHeld: r.ReturnHeld}
 		a.fromMemory = r.From != engine.FromRedis
 	} else {
 		l, _ := q.Limiter.(queuer)

@@ -23,9 +23,9 @@ type Receipt struct {
 	// it is.
 	Refund Refund
 
-	// Return returns permits of policies that hold them until they are returned, whatever the final cost
+	// ReturnHeld returns permits of policies that hold them until they are returned, whatever the final cost
 	// is, and only of these; nil without such a policy.
-	Return Refund
+	ReturnHeld Refund
 
 	// Local settles permits that Redis did not grant: it charges more of them, or with a number below 0
 	// refunds some. Permits that are held are not charged.
@@ -50,8 +50,8 @@ func (r Receipt) Settle(ctx context.Context, cost int64, id string, charge Charg
 		return redisx.Once(ctx, id+part)
 	}
 	more := cost - r.Permits
-	if held := min(cost, r.Permits); r.Return != nil && held > 0 { // the refund returns the rest of what is held
-		err = r.Return(once(" held"), held)
+	if held := min(cost, r.Permits); r.ReturnHeld != nil && held > 0 { // the refund returns the rest of what is held
+		err = r.ReturnHeld(once(" held"), held)
 	}
 	switch {
 	case more == 0:

@@ -6,6 +6,8 @@
 --   --@include name  takes in scripts/include/name.lua, one of internal/include, or a section of the same policy.
 --   --@each name     takes in the section of each policy that has it, in their order.
 --   --@once name     likewise, and only once for policies of one kind.
+--   --@from name     at the begin of a file: takes the other sections from the file of another policy.
+--   --+              continues the lists of a section.
 --   @                is the number of the policy: its first key is KEYS[@1], its first argument
 --                    ARGV[@1], and its locals end in it.
 --   free@@           is free1, free2 and so on.
@@ -32,6 +34,7 @@
 --   release  Returns n permits, at most those that are taken. With a receipt it is a refund: the
 --            receipt is text@ as the grant left it, and only permits that this grant still takes
 --            return.
+--   pause    Begins or ends a pause.
 --   report   Sets report@, which the Go side reads: first text@, then numbers, up to those that
 --            determine when want permits are free.
 --

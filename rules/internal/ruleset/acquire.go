@@ -60,7 +60,8 @@ func ByFile(caller string, set *Set, client *rratelimiter.Client, read Read) gua
 	}
 }
 
-// version is a version of the file, and what its requests have needed.
+// version is a version of the file, and what its requests have needed. A door keeps it until its first request
+// after a reload; the requests under way keep only their limiters and settings.
 type version struct {
 	file    *File
 	client  *rratelimiter.Client
