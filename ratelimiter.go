@@ -156,8 +156,9 @@ func (l *Limiter) AvailablePermits(ctx context.Context) (int64, error) {
 	if err := l.check(ctx); err != nil {
 		return 0, err
 	}
+	args := []string{l.wire.client.nowText()} // on the caller's goroutine: the clock may panic
 	reply, err := engine.Detach(ctx, func(ctx context.Context) (redisx.Reply, error) {
-		return l.wire.pages(ctx, availableScript, []string{l.wire.client.nowText()})
+		return l.wire.pages(ctx, availableScript, args)
 	})
 	if err != nil {
 		return 0, err

@@ -262,3 +262,13 @@ func everyCallWith(l *Limiter, permits int64, rate Rate) map[string]func(context
 		"Delete":           func(ctx context.Context) error { return redistest.Err(l.Delete(ctx)) },
 	}
 }
+
+// TestAvailablePermits_ClockPanics_CallerGetsThePanic: also with a context that can end.
+func TestAvailablePermits_ClockPanics_CallerGetsThePanic(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, f *redistest.Fixture) {
+		client := New(f.Conn, WithClock(func() time.Time { panic("a clock") }))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		assert.PanicsWithValue(t, "a clock", func() { _, _ = client.Limiter("name").AvailablePermits(ctx) })
+	})
+}

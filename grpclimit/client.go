@@ -154,7 +154,7 @@ func RetryInfo(of ...codes.Code) func(*status.Status) (time.Duration, bool) {
 
 // pauseFor pauses the limiter of a call if the status of the server asks for it.
 func (g *gate) pauseFor(d *guard.Decided, err error) {
-	if err == nil || d == nil || errors.Is(err, ErrNotSent) {
+	if err == nil || d == nil || d.Request.Limiter == nil || errors.Is(err, ErrNotSent) {
 		return
 	}
 	s, ok := status.FromError(err)

@@ -10,10 +10,13 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	test "google.golang.org/grpc/interop/grpc_testing"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/grpclimit"
@@ -164,6 +167,29 @@ func TestClientInterceptors_InFlight_PlaceReturnsAtTheEnd(t *testing.T) {
 				require.NoError(t, taken.Acquire(t.Context(), 2, l))
 				use(t, t.Context(), limited(serve(f, new(service)), grpclimit.All(l)), held)
 				assert.EqualValues(t, 2, held())
+			})
+		})
+	}
+}
+
+// TestClient_ChooserFails_StatusPausesNothing: there is no limiter whose name could pause.
+func TestClient_ChooserFails_StatusPausesNothing(t *testing.T) {
+	pause, err := status.New(codes.Unavailable, "busy").WithDetails(
+		&errdetails.RetryInfo{RetryDelay: durationpb.New(time.Second)})
+	require.NoError(t, err)
+	fails := func(context.Context, grpclimit.Call) (grpclimit.Limiter, error) { return nil, errors.New("no tenant") }
+	for name, opt := range map[string]grpclimit.Option{"open": grpclimit.OnFailure(limit.Open), "shadow": grpclimit.Shadow()} {
+		t.Run(name, func(t *testing.T) {
+			guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, _ *rratelimiter.Client) {
+				c := limited(serve(f, &service{
+					unary:  func(context.Context, *test.SimpleRequest) error { return pause.Err() },
+					stream: func(test.TestService_FullDuplexCallServer) error { return pause.Err() },
+				}), fails, opt)
+				assert.Equal(t, codes.Unavailable, status.Code(call(t.Context(), c)))
+				stream, err := c.FullDuplexCall(t.Context())
+				require.NoError(t, err)
+				_, err = stream.Recv()
+				assert.Equal(t, codes.Unavailable, status.Code(err))
 			})
 		})
 	}

@@ -69,7 +69,7 @@ func setFields(h http.Header, style HeaderStyle, o *guard.Decided, status int) {
 	case style == ThreeHeaders && numbers:
 		setThree(h, threeFields, o, status, guard.RoundUp(resetOf(o, after), time.Second))
 	case style == XRateLimit && numbers:
-		setThree(h, xLimitFields, o, status, o.At.Add(resetOf(o, after)+time.Second-1).Unix())
+		setThree(h, xLimitFields, o, status, o.At.Add(resetOf(o, after)).Add(time.Second-1).Unix())
 	}
 	if after > 0 {
 		setNumber(h, retryField, guard.RoundUp(after, time.Second))

@@ -289,3 +289,15 @@ func TestRateLimit_AnotherPolicyDenies_LeavesUnknownWindowOut(t *testing.T) {
 		})
 	}
 }
+
+// TestHeaders_LongestReset_IsInTheFuture: the time until a bucket is full may be the longest duration.
+func TestHeaders_LongestReset_IsInTheFuture(t *testing.T) {
+	guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
+		bucket := limit.New(client, "bytes", limit.TokenBucket{Capacity: 1000, Refill: 1, Interval: 365 * 24 * time.Hour})
+		w := serve(httplimit.Middleware(httplimit.All(bucket), httplimit.Headers(httplimit.XRateLimit),
+			httplimit.Cost(func(*http.Request) int64 { return 500 }))(ok), request())
+		reset, err := strconv.ParseInt(w.Header().Get("X-RateLimit-Reset"), 10, 64)
+		require.NoError(t, err)
+		assert.Greater(t, reset, time.Now().Unix())
+	})
+}

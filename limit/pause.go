@@ -135,8 +135,8 @@ func (o pauseForecast) until(permits int64) time.Duration {
 
 func (o pauseForecast) wait(permits int64) (time.Duration, bool) {
 	switch {
-	case o.paused():
-		return o.rest, true
+	case o.paused(): // then permits come free one after another
+		return o.rest, permits == 1 || o.permits == 0
 	case o.paces() && permits > o.Free():
 		return max(time.Microsecond, o.until(permits)), true
 	}

@@ -193,3 +193,15 @@ func TestPause_RandomCalls_MatchTheModel(t *testing.T) {
 		}
 	}
 }
+
+// TestPauseForecast_DuringAPause_KnowsOnePermit: the permits after it come free one after another, which a
+// denial from memory must not overlook.
+func TestPauseForecast_DuringAPause_KnowsOnePermit(t *testing.T) {
+	for permits, want := range map[int64]bool{1: true, 2: false, 5: false} {
+		after, known := pauseForecast{usage{5, 0}, 10 * time.Second, time.Second}.wait(permits)
+		assert.Equal(t, time.Second, after)
+		assert.Equal(t, want, known, permits)
+	}
+	_, known := pauseForecast{rest: time.Second}.wait(5)
+	assert.True(t, known, "without a pace all come free at its end")
+}

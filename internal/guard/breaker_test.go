@@ -182,3 +182,25 @@ func TestOnRedisChange_CallbackPanics_StateIsKept(t *testing.T) {
 		assert.Equal(t, 2, calls)
 	})
 }
+
+// nameless is a limiter of a user's type, whose method Name may take a lock of the program.
+type nameless func() string
+
+func (l nameless) Name() string { return l() }
+
+func (nameless) Take(context.Context, int64) (d rratelimiter.Decision, err error) { return d, nil }
+
+// TestBreaker_Observe_CallsNoMethodOfALimiterUnderItsLock: others that hold the program's lock may wait for it.
+func TestBreaker_Observe_CallsNoMethodOfALimiterUnderItsLock(t *testing.T) {
+	b := &breaker{clock: clock{time.Now()}, deadlines: new(atomic.Int64), reports: new(reports), unsure: true}
+	named := 0
+	b.observe(target{t.Context(), nameless(func() string {
+		if assert.True(t, b.mu.TryLock()) {
+			b.mu.Unlock()
+		}
+		named++
+		return "name"
+	})}, errRefused)
+	assert.True(t, b.down.Load())
+	assert.NotZero(t, named)
+}

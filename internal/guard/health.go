@@ -332,6 +332,7 @@ func (b *breaker) next() (target, time.Duration) {
 // the call.
 func (b *breaker) observe(on target, err error) {
 	defer func() { _ = recover() }()
+	status, explained := statusOf(err), b.explain(on.limiter, err) // by methods of the user's, so without the lock
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	unsure := b.unsure
@@ -339,7 +340,7 @@ func (b *breaker) observe(on target, err error) {
 	if errors.Is(err, rueidis.ErrClosing) {
 		b.target = target{} // the client is closed: no other probe
 	}
-	switch statusOf(err) {
+	switch status {
 	case callAnswered, callErrorReply:
 		b.lastAnswer.Store(b.now())
 		b.pause = b.deadline() // for callers that wait, see whileUp
@@ -348,7 +349,7 @@ func (b *breaker) observe(on target, err error) {
 		}
 	case callFailed:
 		if unsure {
-			b.setLocked(false, b.explain(on.limiter, err))
+			b.setLocked(false, explained)
 		}
 	}
 }

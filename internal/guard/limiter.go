@@ -110,7 +110,12 @@ func probe(ctx context.Context, l Limiter) error {
 	if h := handleOf(l); h != nil {
 		if g, key, ok := h.Node(); ok {
 			set := g.Redis().B().Set().Key("{" + redisx.Tag(key) + "}:probe").Value("").Nx().PxMilliseconds(1).Build()
-			_, err := engine.Detach(ctx, func(ctx context.Context) (rueidis.RedisMessage, error) {
+			_, err := engine.Detach(ctx, func(ctx context.Context) (m rueidis.RedisMessage, err error) {
+				defer func() {
+					if recover() != nil { // of the client: no request made the call
+						err = redisx.ErrNoReply
+					}
+				}()
 				return redisx.Do(ctx, g.Redis(), set)
 			})
 			if rueidis.IsRedisNil(err) {

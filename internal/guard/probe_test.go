@@ -8,9 +8,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
+	"github.com/rratelimiter/rratelimiter/internal/redisx"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -188,5 +191,33 @@ func TestGuard_ProbePanics_NextProbeAsks(t *testing.T) {
 		assert.True(t, g.breakerOf(nil).down.Load())
 		time.Sleep(2 * deadline)
 		assert.False(t, g.breakerOf(nil).down.Load())
+	})
+}
+
+// panicking is a Redis client whose first commands of some name panic, as a hook does that does not know them.
+type panicking struct {
+	rueidis.Client
+	command string
+	left    atomic.Int64
+}
+
+func (c *panicking) Do(ctx context.Context, command rueidis.Completed) rueidis.RedisResult {
+	if command.Commands()[0] == c.command && c.left.Add(-1) >= 0 {
+		panic("a hook")
+	}
+	return c.Client.Do(ctx, command)
+}
+
+// TestProbe_ClientPanics_IsAFailedProbe: no request makes the call, so none gets the panic.
+func TestProbe_ClientPanics_IsAFailedProbe(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, f *redistest.Fixture) {
+		conn := &panicking{Client: f.Conn, command: "SET"}
+		conn.left.Store(2)
+		l := limit.New(rratelimiter.New(conn), "name", limit.FixedWindow{Permits: 5, Interval: time.Hour})
+		for _, want := range []error{redisx.ErrNoReply, redisx.ErrNoReply, nil} {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			assert.Equal(t, want, probe(ctx, l))
+			cancel()
+		}
 	})
 }

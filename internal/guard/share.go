@@ -4,6 +4,7 @@ package guard
 // of a limiter.
 
 import (
+	"container/list"
 	"context"
 	"maps"
 	"math"
@@ -38,16 +39,48 @@ type bucket struct {
 	refunded int64 // since then
 	taken    int64 // when permits were last taken
 
-	// Of a policy whose permits are held: the grants of them, and the last one. It is full at the end of all.
-	grants []*grant
-	last   *grant
+	// Of a policy whose permits are held: these, and the last grant of them. It is full at the end of all.
+	held *heldPermits
+	last *list.Element
 }
 
-// grant is permits that a request holds.
+// heldPermits is the permits of a share that requests hold. The list has the grants, the earliest end first.
+type heldPermits struct {
+	list.List
+	permits int64
+}
+
 type grant struct{ end, permits int64 }
 
-// free returns permits, as far as the grant still has them.
-func (g *grant) free(permits int64) { g.permits -= min(permits, g.permits) }
+// add adds a grant behind those that do not end later: leases may change.
+func (h *heldPermits) add(g *grant) *list.Element {
+	h.permits += g.permits
+	before := h.Back()
+	for before != nil && before.Value.(*grant).end > g.end {
+		before = before.Prev()
+	}
+	if before == nil {
+		return h.PushFront(g)
+	}
+	return h.InsertAfter(g, before)
+}
+
+// drop removes the grants that have ended.
+func (h *heldPermits) drop(now int64) {
+	for e := h.Front(); e != nil && e.Value.(*grant).end <= now; e = h.Front() {
+		h.free(e, math.MaxInt64)
+	}
+}
+
+// free returns permits of a grant, as far as it still has them.
+func (h *heldPermits) free(e *list.Element, permits int64) {
+	g := e.Value.(*grant)
+	permits = min(permits, g.permits)
+	h.permits, g.permits = h.permits-permits, g.permits-permits
+	if g.permits == 0 {
+		h.Remove(e) // it has no effect on one that was removed
+	}
+}
 
 // bucketKey identifies the share of a limiter's policy.
 type bucketKey struct {
@@ -58,10 +91,11 @@ type bucketKey struct {
 // take takes permits of a share, free or not.
 func (b *bucket) take(s shape, now, permits int64) {
 	if s.lease > 0 {
-		ended := func(g *grant) bool { return g.end <= now || g.permits == 0 }
-		b.last = &grant{now + s.lease, permits}
-		b.grants = append(slices.DeleteFunc(b.grants, ended), b.last)
-		b.full = max(b.full, b.last.end)
+		if b.held == nil {
+			b.held = new(heldPermits)
+		}
+		b.last = b.held.add(&grant{now + s.lease, permits})
+		b.full = max(b.full, now+s.lease)
 		return
 	}
 	if b.full <= now {
@@ -77,7 +111,7 @@ func (b *bucket) take(s shape, now, permits int64) {
 //   - what was missing after the request, less all time and all refunds since
 func (b *bucket) refund(s shape, after bucket, now, permits int64) {
 	if s.lease > 0 {
-		after.last.free(permits)
+		after.held.free(after.last, permits)
 		return
 	}
 	if b.began > after.taken {
@@ -165,8 +199,8 @@ func (b *buckets) giveBack(after []bucket, permits int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, one := range after {
-		if one.last != nil {
-			one.last.free(permits)
+		if one.held != nil {
+			one.held.free(one.last, permits)
 		}
 	}
 }
@@ -357,7 +391,7 @@ func (s shape) bounded() shape {
 // decide returns the decision of a bucket.
 func (s shape) decide(one bucket, now, permits int64) rratelimiter.Decision {
 	if s.lease > 0 {
-		return s.decideHeld(one.grants, now, permits)
+		return s.decideHeld(one.held, now, permits)
 	}
 	behind := time.Duration(max(0, one.full-now)) // the time until it is full
 	room := time.Duration(s.capacity)*s.period - behind
@@ -375,16 +409,18 @@ func (s shape) decide(one bucket, now, permits int64) rratelimiter.Decision {
 }
 
 // decideHeld returns the decision of a share that requests hold. RetryAfter is a guess.
-func (s shape) decideHeld(grants []*grant, now, permits int64) rratelimiter.Decision {
-	left, first, last := s.limit, now+int64(time.Second), now
-	for _, g := range grants {
-		if g.permits > 0 && g.end > now {
-			left, first, last = left-g.permits, min(first, g.end), max(last, g.end)
-		}
+func (s shape) decideHeld(h *heldPermits, now, permits int64) rratelimiter.Decision {
+	d := rratelimiter.Decision{Limit: s.limit, Remaining: s.limit}
+	if h != nil {
+		h.drop(now)
+		d.Remaining = max(0, s.limit-h.permits)
 	}
-	d := rratelimiter.Decision{Limit: s.limit, Remaining: max(0, left), ResetAfter: time.Duration(last - now)}
 	if d.Allowed = permits <= d.Remaining; !d.Allowed {
-		d.RetryAfter = time.Duration(first - now)
+		d.RetryAfter = time.Second
+	}
+	if h != nil && h.Len() > 0 {
+		d.ResetAfter = time.Duration(h.Back().Value.(*grant).end - now)
+		d.RetryAfter = min(d.RetryAfter, time.Duration(h.Front().Value.(*grant).end-now))
 	}
 	return d
 }

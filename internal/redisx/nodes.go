@@ -165,15 +165,25 @@ func addressOf(r Reply) (address string, ok bool) {
 	return address, r.OK() && (err == nil || rueidis.IsRedisNil(err))
 }
 
-// Slot returns the hash slot of a key on a Redis Cluster: the CRC-16/XMODEM of its tag.
+// crcTable is CRC-16/XMODEM (polynomial 0x1021) by byte: the hash of Redis Cluster.
+var crcTable = func() (table [256]uint16) {
+	for i := range table {
+		crc := uint16(i) << 8
+		for range 8 {
+			crc = crc<<1 ^ crc>>15*0x1021
+		}
+		table[i] = crc
+	}
+	return table
+}()
+
+// Slot returns the hash slot of a key on a Redis Cluster: the hash of its tag. Each request through a guard
+// needs one, and clients may choose long keys.
 func Slot(key string) uint16 {
 	tag := Tag(key)
 	var crc uint16
 	for i := range len(tag) {
-		crc ^= uint16(tag[i]) << 8
-		for range 8 {
-			crc = crc<<1 ^ crc>>15*0x1021
-		}
+		crc = crc<<8 ^ crcTable[byte(crc>>8)^tag[i]]
 	}
 	return crc % 16384
 }
