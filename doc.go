@@ -71,11 +71,11 @@
 //
 // # Java
 //
-// Redisson's release and keepState leave drift: the free permits and the grants do not match, and
-// more than the rate can be granted. So does a client that changes the rate of a PerClient limiter
-// for others. Each Client corrects drift after its first call of a limiter, after a change of its rate,
-// and at most once in half an interval while it uses the limiter. A correction by another Client counts. A limiter with more than 8,192 grants is corrected when it
-// has fewer.
+// Redisson's release and keepState leave drift: the free permits and the grants do not match, and more than
+// the rate can be granted. So does a client that changes the rate of a PerClient limiter for others. Each
+// Client corrects drift after its first call of a limiter, after a change of its rate, and at most once in
+// half an interval while it uses the limiter. A correction by another Client counts. A limiter with more than
+// 8,192 grants is corrected when it has fewer.
 //
 // # Clocks
 //

@@ -11,10 +11,10 @@ import (
 // hook costs nothing. Set it with [WithObserver], for limiters of this package and of package
 // limit.
 //
-// A hook runs on the goroutine of the call that it reports, with the context of that call, before
-// the call returns. RedisCall may run on its own goroutine, see there. No lock is held. A hook that
-// blocks or panics does so for that caller alone; a panic on its own goroutine ends the program. Hooks of different calls run at the same time. A
-// hook may call limiters; these calls are reported too. WithObserver copies the fields.
+// A hook runs on the goroutine of the call that it reports, with the context of that call, before the call
+// returns. RedisCall may run on its own goroutine, see there. No lock is held. A hook that blocks or panics
+// does so for that caller alone; a panic on its own goroutine ends the program. Hooks of different calls run
+// at the same time. A hook may call limiters; these calls are reported too. WithObserver copies the fields.
 //
 // Calls with invalid arguments are not reported, except those that fail with
 // [ErrPermitsExceedRate].

@@ -178,7 +178,9 @@ func TestClient_ChooserFails_StatusPausesNothing(t *testing.T) {
 		&errdetails.RetryInfo{RetryDelay: durationpb.New(time.Second)})
 	require.NoError(t, err)
 	fails := func(context.Context, grpclimit.Call) (grpclimit.Limiter, error) { return nil, errors.New("no tenant") }
-	for name, opt := range map[string]grpclimit.Option{"open": grpclimit.OnFailure(limit.Open), "shadow": grpclimit.Shadow()} {
+	for name, opt := range map[string]grpclimit.Option{
+		"open": grpclimit.OnFailure(limit.Open), "shadow": grpclimit.Shadow(),
+	} {
 		t.Run(name, func(t *testing.T) {
 			guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, _ *rratelimiter.Client) {
 				c := limited(serve(f, &service{

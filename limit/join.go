@@ -139,7 +139,8 @@ func (p redisson) String() string {
 }
 
 func (p redisson) forecast(r *redisx.Reply) forecast {
-	reply := inside.Reply{Rate: r.Number(), Interval: r.Number(), Free: r.Number(), Reset: r.Number(), KeepAlive: r.Number()}
+	reply := inside.Reply{Rate: r.Number(), Interval: r.Number(), Free: r.Number(), Reset: r.Number(),
+		KeepAlive: r.Number()}
 	for r.Len() > 0 {
 		reply.Returns = append(reply.Returns, r.Number(), r.Number())
 	}

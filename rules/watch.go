@@ -47,8 +47,8 @@ func Rates(client *rratelimiter.Client) WatchOption {
 // folder. The file is also read every 15 seconds, since some file systems send no notifications.
 //
 // Requests use the old rules until the new ones are ready, and one request never uses both. Only the deadline
-// is that of the newest for all. Permits stay taken, since limiters are named by the domain, the rule's name and the key. A limit that
-// keeps its policy and its interval continues to count.
+// is that of the newest for all. Permits stay taken, since limiters are named by the domain, the rule's name
+// and the key. A limit that keeps its policy and its interval continues to count.
 func Watch(ctx context.Context, path string, opts ...WatchOption) (*Set, error) {
 	w := newWatch(path, opts)
 	if err := w.files.Reload(); err != nil {

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// Change runs a call that changes the limiters that depend on these keys. It revokes their leases
-// before and after, and waits for those in transit: together at most longTransfer, and as long for releases. When the call has
-// ended, even with an error, their queues ask Redis again and no denial from before is used.
+// Change runs a call that changes the limiters that depend on these keys. It revokes their leases before and
+// after, and waits for those in transit: together at most longTransfer, and as long for releases. When the
+// call has ended, even with an error, their queues ask Redis again and no denial from before is used.
 func Change[T any](ctx context.Context, g *Engine, keys []string,
 	call func(context.Context) (T, error)) (T, error) {
 	return Refund(ctx, g, keys, func(ctx context.Context) (T, error) {

@@ -164,9 +164,9 @@ type Protocol interface {
 	// Arguments sets the Args of a batch. The time is that of Engine.Now.
 	Arguments(b *Batch, now time.Time)
 
-	// Answer reads the reply to a batch. It sets the Answer, Granted and Err of each request, and the other fields of Batch that the reply reports. If the script needs another
-	// call, Answer sets the Args of that call and returns true. It may set Before as well. Such a
-	// reply has granted nothing.
+	// Answer reads the reply to a batch. It sets the Answer, Granted and Err of each request, and the other
+	// fields of Batch that the reply reports. If the script needs another call, Answer sets the Args of that
+	// call and returns true. It may set Before as well. Such a reply has granted nothing.
 	Answer(b *Batch, reply rueidis.RedisMessage) (again bool, err error)
 
 	// Receipt returns the Refund and the Return of a receipt for permits that the call of the batch has

@@ -363,8 +363,8 @@ func (v *Visit[R]) end(r R, d *Decided, status int, free bool) {
 // returnFor is how long after a request what it has held can be returned, if Redis is down until then.
 const returnFor = 5 * time.Second
 
-// ReturnPlaces returns what a request, if it was limited, has held until its end, once. It does so in the background, where a panic
-// of a callback is dropped.
+// ReturnPlaces returns what a request, if it was limited, has held until its end, once. It does so in the
+// background, where a panic of a callback is dropped.
 func (g *Gate[R]) ReturnPlaces(ctx context.Context, r R, d *Decided) {
 	if d == nil || d.Receipt.ReturnHeld == nil || !d.ended.CompareAndSwap(false, true) {
 		return

@@ -102,9 +102,9 @@ func chargeOf(l Limiter) receipt.Charge {
 	}
 }
 
-// probe asks whether Redis can grant. For a limiter of this module it sets a key of its own for a millisecond,
-// unless there is one: a call that only reads would succeed where writes fail. Of another type it calls Peek or AvailablePermits; without these, it takes a permit, and releases it if
-// possible.
+// probe asks whether Redis can grant. For a limiter of this module it sets a key of its own for a
+// millisecond, unless there is one: a call that only reads would succeed where writes fail. Of another type
+// it calls Peek or AvailablePermits; without these, it takes a permit, and releases it if possible.
 func probe(ctx context.Context, l Limiter) error {
 	l = unwrap(l)
 	if h := handleOf(l); h != nil {

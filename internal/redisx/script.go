@@ -98,11 +98,11 @@ func RetryUntilEnd(ctx context.Context) context.Context {
 	return context.WithValue(ctx, untilEnd{}, true)
 }
 
-// Again reports whether a call that a cluster rejected before it ran is to be made again, and pauses
-// before it does. While the slot of its keys is moving to another node (TRYAGAIN), that is for a quarter
-// of a second; see RetryUntilEnd. While nodes disagree about the slot, it is until the context ends.
-// After that quarter of a second there are some ten attempts a second. The first call is attempt 0, and Again gets the number of the
-// next one.
+// Again reports whether a call that a cluster rejected before it ran is to be made again, and pauses before
+// it does. While the slot of its keys is moving to another node (TRYAGAIN), that is for a quarter of a
+// second; see RetryUntilEnd. While nodes disagree about the slot, it is until the context ends. After that
+// quarter of a second there are some ten attempts a second. The first call is attempt 0, and Again gets the
+// number of the next one.
 func Again(ctx context.Context, err error, attempt int) bool {
 	if err == nil || ctx.Err() != nil {
 		return false

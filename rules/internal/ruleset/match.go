@@ -401,9 +401,9 @@ func (c *condition) mayHave(m method) bool {
 	return c.hasMethod(string(m)) || httptarget.HasMethod(string(m), c.method)
 }
 
-// accepts reports whether a request meets the parts of the condition besides the pattern's path and
-// host. The request is exact if it does so in the spelling of the file: a server may read another
-// spelling as another request. It returns an error if that depends on the client's address, and the address is unknown.
+// accepts reports whether a request meets the parts of the condition besides the pattern's path and host. The
+// request is exact if it does so in the spelling of the file: a server may read another spelling as another
+// request. It returns an error if that depends on the client's address, and the address is unknown.
 func (c *condition) accepts(r *Request) (ok, exact bool, unknown error) {
 	if !c.hasMethod(r.Method) || len(c.methods) > 0 && !hasMethod(c.methods, r.Method) {
 		return false, false, nil
