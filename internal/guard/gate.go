@@ -84,7 +84,7 @@ func (g *Gate[R]) Decide(ctx context.Context, r R) *Decided {
 	limiter, err := g.Choose(r)
 	if err != nil {
 		ask.Err = err
-		return g.decide(ctx, r, &ask)
+		return g.decideOne(ctx, r, &ask)
 	}
 	if ask.Limiter, ask.Description = split(limiter); ask.Limiter == nil {
 		return nil
@@ -92,7 +92,7 @@ func (g *Gate[R]) Decide(ctx context.Context, r R) *Decided {
 	if ask.Description.unknownPolicies {
 		MustShare(g.caller, g.Mode, ask.Limiter)
 	}
-	return g.decide(ctx, r, &ask)
+	return g.decideOne(ctx, r, &ask)
 }
 
 // DecideAll decides a request by several limiters, one after another until one denies, and reports each. It
@@ -109,7 +109,7 @@ func (g *Gate[R]) DecideAll(ctx context.Context, r R, asks []Choice) (last *Deci
 		}
 	}()
 	for i := range asks {
-		d := g.decide(ctx, r, &asks[i])
+		d := g.decideOne(ctx, r, &asks[i])
 		if d == nil {
 			continue
 		}
@@ -122,8 +122,8 @@ func (g *Gate[R]) DecideAll(ctx context.Context, r R, asks []Choice) (last *Deci
 	return last
 }
 
-// decide decides a request by one limiter. It returns nil if the request costs nothing.
-func (g *Gate[R]) decide(ctx context.Context, r R, ask *Choice) *Decided {
+// decideOne decides a request by one limiter. It returns nil if the request costs nothing.
+func (g *Gate[R]) decideOne(ctx context.Context, r R, ask *Choice) *Decided {
 	s, name, err := ask.Settings, "", ask.Err
 	d := &Decided{Settings: s, Description: ask.Description}
 	d.finalCost.Store(unsettled)
