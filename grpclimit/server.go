@@ -110,9 +110,9 @@ func (g *gate) admit(c *call) (*guard.Visit[call], *refusal) {
 	if g.Choices == nil {
 		d = g.Decide(c.Context, *c)
 	} else {
-		ctx, asks := g.Choices(c.Context, c.Call)
+		ctx, choices := g.Choices(c.Context, c.Call)
 		c.Context = ctx
-		d = g.DecideAll(ctx, *c, asks)
+		d = g.DecideAll(ctx, *c, choices)
 	}
 	switch {
 	case d == nil:

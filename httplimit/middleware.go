@@ -59,11 +59,11 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var d *guard.Decided
 	if m.Choices == nil {
 		d = m.gate.Decide(r.Context(), r)
-	} else if ctx, asks := m.Choices(r.Context(), r); len(asks) > 0 {
+	} else if ctx, choices := m.Choices(r.Context(), r); len(choices) > 0 {
 		own := r
 		r = r.WithContext(ctx)
 		defer copyBack(own, r)
-		d = m.gate.DecideAll(ctx, r, asks)
+		d = m.gate.DecideAll(ctx, r, choices)
 	}
 	if d == nil {
 		m.next.ServeHTTP(w, r)

@@ -80,25 +80,25 @@ func (g *Gate[R]) Decide(ctx context.Context, r R) *Decided {
 	if g.Skip != nil && g.Skip(r) {
 		return nil
 	}
-	ask := Choice{Settings: &g.Settings}
+	choice := Choice{Settings: &g.Settings}
 	limiter, err := g.Choose(r)
 	if err != nil {
-		ask.Err = err
-		return g.decideOne(ctx, r, &ask)
+		choice.Err = err
+		return g.decideOne(ctx, r, &choice)
 	}
-	if ask.Limiter, ask.Description = split(limiter); ask.Limiter == nil {
+	if choice.Limiter, choice.Description = split(limiter); choice.Limiter == nil {
 		return nil
 	}
-	if ask.Description.unknownPolicies {
-		MustShare(g.caller, g.Mode, ask.Limiter)
+	if choice.Description.unknownPolicies {
+		MustShare(g.caller, g.Mode, choice.Limiter)
 	}
-	return g.decideOne(ctx, r, &ask)
+	return g.decideOne(ctx, r, &choice)
 }
 
 // DecideAll decides a request by several limiters, one after another until one denies, and reports each. It
 // returns the last one that decided, and nil for none. The end of the visit refunds those before a
 // denial.
-func (g *Gate[R]) DecideAll(ctx context.Context, r R, asks []Choice) (last *Decided) {
+func (g *Gate[R]) DecideAll(ctx context.Context, r R, choices []Choice) (last *Decided) {
 	if g.Skip != nil && g.Skip(r) {
 		return nil
 	}
@@ -108,8 +108,8 @@ func (g *Gate[R]) DecideAll(ctx context.Context, r R, asks []Choice) (last *Deci
 			g.Visit(ctx, last).end(r, last, 0, true)
 		}
 	}()
-	for i := range asks {
-		d := g.decideOne(ctx, r, &asks[i])
+	for i := range choices {
+		d := g.decideOne(ctx, r, &choices[i])
 		if d == nil {
 			continue
 		}
@@ -123,15 +123,15 @@ func (g *Gate[R]) DecideAll(ctx context.Context, r R, asks []Choice) (last *Deci
 }
 
 // decideOne decides a request by one limiter. It returns nil if the request costs nothing.
-func (g *Gate[R]) decideOne(ctx context.Context, r R, ask *Choice) *Decided {
-	s, name, err := ask.Settings, "", ask.Err
-	d := &Decided{Settings: s, Description: ask.Description}
+func (g *Gate[R]) decideOne(ctx context.Context, r R, choice *Choice) *Decided {
+	s, name, err := choice.Settings, "", choice.Err
+	d := &Decided{Settings: s, Description: choice.Description}
 	d.finalCost.Store(unsettled)
 	q := &d.Request
 	if err == nil {
-		name = ask.Limiter.Name()
-		q.Limiter, q.Policies, q.Permits = ask.Limiter, ask.Description.Policies, cmp.Or(ask.Cost, 1)
-		if ask.Cost == 0 && g.Cost != nil {
+		name = choice.Limiter.Name()
+		q.Limiter, q.Policies, q.Permits = choice.Limiter, choice.Description.Policies, cmp.Or(choice.Cost, 1)
+		if choice.Cost == 0 && g.Cost != nil {
 			if q.Permits, err = g.Cost(r); err == nil && q.Permits == 0 {
 				return nil
 			}
@@ -146,7 +146,7 @@ func (g *Gate[R]) decideOne(ctx context.Context, r R, ask *Choice) *Decided {
 	switch begin := time.Now(); {
 	case err != nil:
 		d.Answer = g.withoutLimiter(s, err)
-	case ask.Banned:
+	case choice.Banned:
 		d.Answer = answer(limit.Rejected, nil)
 	case q.Wait > 0 && !g.outgoing:
 		d.Answer = overLimit(ctx, begin, g.guard.Ask(ctx, *q))

@@ -56,7 +56,7 @@ func ByFile(caller string, set *Set, client *rratelimiter.Client, read Read) gua
 	return func(to *guard.Settings) {
 		to.Guard = guard.New(to.Deadline, to.Changed) // a reload keeps it
 		d := &door{set: set, client: client, read: read, settings: *to}
-		to.Choices = d.asks
+		to.Choices = d.choices
 	}
 }
 
@@ -101,15 +101,15 @@ func Matched(ctx context.Context) []string {
 	return names
 }
 
-// asks returns what decides a request, in order, and its context with the names of the rules. The default
+// choices returns what decides a request, in order, and its context with the names of the rules. The default
 // logger of slog gets the rules at debug level.
-func (d *door) asks(ctx context.Context, request any) (context.Context, []guard.Choice) {
+func (d *door) choices(ctx context.Context, request any) (context.Context, []guard.Choice) {
 	v := d.now()
 	r := d.read(ctx, v.file, request)
 	acquires := v.acquires(r)
-	asks, rules := make([]guard.Choice, len(acquires)), []string(nil)
+	choices, rules := make([]guard.Choice, len(acquires)), []string(nil)
 	for i := range acquires {
-		asks[i] = acquires[i].Choice
+		choices[i] = acquires[i].Choice
 		rules = append(rules, acquires[i].rules...)
 	}
 	if log := slog.Default(); log.Enabled(context.Background(), slog.LevelDebug) {
@@ -119,10 +119,10 @@ func (d *door) asks(ctx context.Context, request any) (context.Context, []guard.
 		}
 		log.Debug("rules: request", "method", r.Method, "hosts", r.Hosts, "path", path.Text, "rules", rules)
 	}
-	if len(asks) == 0 {
+	if len(choices) == 0 {
 		return ctx, nil
 	}
-	return context.WithValue(ctx, matchedKey{}, rules), asks
+	return context.WithValue(ctx, matchedKey{}, rules), choices
 }
 
 // acquire takes permits of some of a request's limits atomically, in one call.
