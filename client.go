@@ -227,7 +227,8 @@ func WithDenialCache(maxAge time.Duration) Option {
 //
 // The Client sees a change by another client when the lease ends: if Java lowers the rate, at most
 // the leased permits are used beyond the new rate. No permit is granted after a lease's end by the
-// process's clocks. Only a permit whose check has just passed can be used some nanoseconds later.
+// process's clocks. Only a permit whose check has just passed can be used some nanoseconds later. If the
+// clock that dates grants jumps forward, leased permits can be used on top of the rate until the lease ends.
 // In package limit, FixedWindow and Calendar lease, and a limiter of several of these. A Decision
 // about leased permits counts what other clients had taken at the last reply of Redis.
 func WithLease(d time.Duration) Option {

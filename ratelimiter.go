@@ -95,8 +95,9 @@ func (l *Limiter) TakeUpTo(ctx context.Context, permits int64) (granted int64, d
 // reports whether it did: tryAcquire(permits, timeout). It queues with callers of Acquire. If the
 // permits cannot be free in time, it returns false at once; if the window holds more than 256
 // grants, only the oldest 256 are considered. Permits that others may release are not foreseen. A
-// timeout of 0 or below is one try, like TryAcquire. No permit is granted after the timeout. If Redis
-// has not replied by then, the error is [context.DeadlineExceeded].
+// timeout of 0 or below is one try, like TryAcquire. No permit is granted after the timeout, so a timeout
+// below the round trip grants nothing. If Redis has not replied by then, the error is
+// [context.DeadlineExceeded].
 //
 // Redisson returns false when the timeout has passed. So the loop "while (!limiter.tryAcquire(1,
 // timeout))" of a Java program waits there, and would spin here: use [Limiter.Acquire] instead.

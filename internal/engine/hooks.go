@@ -229,7 +229,7 @@ func (v *Observation) Report(ctx context.Context, granted bool, from Source, err
 	}
 }
 
-// ReportDenial reports a call for permits that was refused without a call to Redis.
+// ReportDenial reports a call for permits that was denied without a call to Redis.
 func (l *Limiter) ReportDenial(ctx context.Context, permits int64, err error) {
 	observation := l.Observe(permits)
 	observation.Report(ctx, false, FromRedis, err)
