@@ -185,6 +185,6 @@ func (f *fixture) countedNow(l *Limiter) {
 // recount counts the permits of a limiter.
 func (f *fixture) recount(l *Limiter) {
 	f.Helper()
-	_, _, err := l.wire.recount(f.Context(), l.wire.client.nowText())
+	_, _, err := l.wire.recount(f.Context(), l.wire.client.nowText(), false)
 	require.NoError(f, err)
 }

@@ -80,7 +80,7 @@ func (h *handle) Open() (inside.Limiter, error) {
 		},
 		CountDrift: func() { l.wire.countDrift(l.wire.client.nowText()) },
 		Recount: func(ctx context.Context) error {
-			_, _, err := l.wire.recount(ctx, l.wire.client.nowText())
+			_, _, err := l.wire.recount(ctx, l.wire.client.nowText(), false)
 			return err
 		},
 	}, err

@@ -119,46 +119,39 @@ func (w *wire) countDrift(text string) {
 			w.client.counts.Delete(done)
 			close(done)
 		}()
-		ctx := context.Background()
-		if valid := w.counted(ctx, text); valid > 0 {
-			pause, least = max(valid, countAsk), countAsk
-		} else if rate, interval, err := w.recount(ctx, text); err == nil {
-			pause, least = countPauses(rate, interval)
+		if after, atLeast, err := w.recount(context.Background(), text, true); err == nil {
+			pause, least = after, atLeast
 		}
 	}()
 }
 
-// counted returns for how long a count of another Client is enough, or 0 if this Client is to count. Then
-// it has marked that, unless the mark cannot be written. Clients with PER_CLIENT state, or whose counts are
-// cheap, count by themselves.
-func (w *wire) counted(ctx context.Context, now string) time.Duration {
-	seen := &w.hint().seen
-	text, rate, interval, perClient := seen.get()
-	pause, least := countPauses(rate, interval)
-	if text == "" || perClient || pause >= countFleet*least {
-		return 0
-	}
-	message, err := w.eval(ctx, nil, countedScript, []string{statePrefix(w.keys[configKey]) + "counted"},
-		[]string{now, text, strconv.FormatInt(pause.Milliseconds(), 10)})
-	if err != nil {
-		return 0
-	}
-	left, _ := message.AsInt64()
-	return millis(left)
-}
+// mark returns the key by which the Clients of the limiter share their counts.
+func (w *wire) mark() string { return statePrefix(w.keys[configKey]) + "counted" }
 
-// recount counts the permits of the limiter, which corrects drift. It returns the rate, and the interval in
-// milliseconds.
-func (w *wire) recount(ctx context.Context, now string) (rate, interval int64, err error) {
-	reply, err := w.pages(ctx, recountScript, []string{now})
+// validArg is the index of the time for which a mark is valid in the arguments of recount.lua.
+const validArg = 1
+
+// recount counts the permits of the limiter, which corrects drift. It returns the time until the next count is due,
+// and the least that it may be. With shared, it counts only if no count of another Client is enough. Clients with
+// PER_CLIENT state, or whose counts are cheap, count by themselves.
+func (w *wire) recount(ctx context.Context, now string, shared bool) (pause, least time.Duration, err error) {
+	args, seen := []string{now}, &w.hint().seen
+	text, rate, interval, perClient := seen.get()
+	if pause, least = countPauses(rate, interval); shared && text != "" && !perClient && pause < countFleet*least {
+		args = append(args, strconv.FormatInt(pause.Milliseconds(), 10))
+	}
+	reply, err := w.pages(ctx, recountScript, args)
 	if err != nil {
 		return 0, 0, err
 	}
-	rate, interval = reply.Number(), reply.Number()
+	rate, interval, left := reply.Number(), reply.Number(), millis(reply.Number())
 	if !reply.Ended() {
 		return 0, 0, w.unexpected(&reply)
 	}
-	seen := &w.hint().seen
 	seen.set(rate, interval, seen.isPerClient())
-	return rate, interval, nil
+	if left > 0 {
+		return max(left, countAsk), countAsk, nil
+	}
+	pause, least = countPauses(rate, interval)
+	return pause, least, nil
 }

@@ -257,23 +257,66 @@ func TestCountDrift_StateOfAClient_IsCountedByThatClient(t *testing.T) {
 	})
 }
 
+// TestRecount_Fails_CountsAgain: a second later, by the Client whose count failed, and at once by one that
+// makes its first call. A count that failed leaves no mark.
 func TestRecount_Fails_CountsAgain(t *testing.T) {
+	for name, interval := range map[string]time.Duration{"by itself": time.Hour, "shared": 10 * time.Second} {
+		for _, by := range []string{"the same Client", "another Client"} {
+			runWithRedis(t, name+", "+by, func(t *testing.T, f *fixture) {
+				l := f.limiter(Rate{Permits: 1000, Interval: interval})
+				f.fill(l, 300, 1)
+				synctest.Wait()
+				f.Redis.Del("{limiter}:counted")
+				f.redissonReleases(50)
+				other := New(f.Conn).Limiter("limiter")
+				refused := f.refuse("ZCARD")
+				f.RequireGranted(other, 1)
+				synctest.Wait()
+				assert.Equal(t, 1, *refused)
+				f.refuse("")
+				if by == "another Client" {
+					other = New(f.Conn).Limiter("limiter")
+				} else {
+					time.Sleep(time.Second - time.Millisecond)
+					f.RequireGranted(other, 1)
+					synctest.Wait()
+					assert.EqualValues(t, 50, f.drift())
+					time.Sleep(time.Millisecond)
+				}
+				f.RequireGranted(other, 1)
+				synctest.Wait()
+				assert.Zero(t, f.drift())
+			})
+		}
+	}
+}
+
+// TestRecount_ShortMember_IsFoundOnceASecond: also such counts of many Clients are shared.
+func TestRecount_ShortMember_IsFoundOnceASecond(t *testing.T) {
 	withRedis(t, func(t *testing.T, f *fixture) {
-		l := f.limiter(Rate{Permits: 1000, Interval: time.Hour})
-		f.fill(l, 300, 1)
+		f.RequireGranted(f.limiter(Rate{Permits: 2000, Interval: 10 * time.Second}), 1)
+		synctest.Wait()
+		f.Redis.Del("{limiter}:counted")
+		f.RequireNoError(f.Redis.ZAdd("{limiter}:permits", float64(time.Now().UnixMilli()), "abc"))
+		fleet, marks := make([]*Limiter, 20), make(map[string]bool)
+		for i := range fleet {
+			fleet[i] = New(f.Conn).Limiter("limiter")
+		}
+		for range 5 * 10 {
+			for _, l := range fleet {
+				f.RequireGranted(l, 1)
+				synctest.Wait()
+				mark, _ := f.Redis.Get("{limiter}:counted")
+				marks[mark] = true
+			}
+			time.Sleep(time.Second / 10)
+		}
+		assert.GreaterOrEqual(t, len(marks), 4, "counts")
+		assert.LessOrEqual(t, len(marks), 5, "counts")
+		f.RequireNoError(f.Redis.ZRem("{limiter}:permits", "abc"))
 		f.redissonReleases(50)
-		other := New(f.Conn).Limiter("limiter")
-		refused := f.refuse("ZCARD")
-		f.RequireGranted(other, 1)
-		synctest.Wait()
-		assert.Equal(t, 1, *refused)
-		f.refuse("")
-		time.Sleep(time.Second - time.Millisecond)
-		f.RequireGranted(other, 1)
-		synctest.Wait()
-		assert.EqualValues(t, 50, f.drift())
-		time.Sleep(time.Millisecond)
-		f.RequireGranted(other, 1)
+		time.Sleep(time.Second)
+		f.RequireGranted(fleet[0], 1)
 		synctest.Wait()
 		assert.Zero(t, f.drift())
 	})

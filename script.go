@@ -35,7 +35,6 @@ var (
 	releaseScript    = redisx.NewScript(scriptTexts["release"])
 	refundScript     = redisx.NewScript(scriptTexts["refund"])
 	recountScript    = redisx.NewScript(scriptTexts["recount"])
-	countedScript    = redisx.NewScript(scriptTexts["counted"])
 	availableScript  = redisx.NewScript(scriptTexts["available"])
 	trySetRateScript = redisx.NewScript(scriptTexts["trysetrate"])
 	setRateScript    = redisx.NewScript(scriptTexts["setrate"])
@@ -86,7 +85,11 @@ func (w *wire) pages(ctx context.Context, script *redisx.Script, args []string) 
 	all, needsRate, initialized := false, script == releaseScript || script == availableScript, 0
 	var before []redisx.Call
 	for range engine.MaxPages {
-		message, err := w.eval(ctx, before, script, w.namedKeys(all), args)
+		keys := w.namedKeys(all)
+		if script == recountScript && len(args) > validArg && len(keys) == sharedKeys {
+			keys = append(slices.Clip(keys), w.mark())
+		}
+		message, err := w.eval(ctx, before, script, keys, args)
 		if err != nil {
 			return redisx.Reply{}, err
 		}

@@ -9,7 +9,7 @@ if not (rate and interval and rateType) then
 end
 local valueAt, permitsAt = 2, 3
 if rateType == '1' then
-  if not KEYS[4] then
+  if not KEYS[5] then
     return {NEEDS_KEYS}
   end
   valueAt, permitsAt = 4, 5
@@ -39,6 +39,12 @@ end
 if not hinted or not ended or ended == '' then
   ended = now - interval
 end
+local markKey, rateText = not KEYS[5] and KEYS[4], config[1] .. ' ' .. interval
+local mark = markKey and redis.pcall('GET', markKey)
+local countedRate, countedAt = match(type(mark) == 'string' and mark or '', '^(%d+ %d+) (%d+)$')
+if countedRate == rateText and math.abs(now - countedAt) < ARGV[2] + 0 then
+  return {DONE, rate, math.min(interval, 9007199254740992), call('PTTL', markKey)}
+end
 keepAlive = '0' -- a count is no use of the limiter: no TTL gets longer
 local stored = call('GET', valueKey)
 if stored and stored ~= '0' and not (#stored < 18 and match(stored, '^%-?[1-9]%d*$')) then
@@ -47,6 +53,7 @@ end
 local value = stored and stored + 0
 local ttl = keepAlive == '0' and call('PTTL', KEYS[1])
 local expired, setTTL = call('ZCOUNT', permitsKey, '-inf', ended), call('PTTL', permitsKey)
+local reply, valid = {DONE, rate, math.min(interval, 9007199254740992), 0}, ARGV[2]
 local grants = call('ZCARD', permitsKey)
 if grants <= 8192 and (value or grants > 0) then
   local function permitsOf(member)
@@ -67,11 +74,12 @@ if grants <= 8192 and (value or grants > 0) then
   for i = 1, grants do
     local n = permitsOf(members[i])
     if not n then
-      return {CORRUPT, permitsAt, 'member', members[i]}
+      reply, valid, excess = {CORRUPT, permitsAt, 'member', members[i]}, '1000', 0
+      break
     end
     excess = excess + n
   end
-  if excess ~= 0 or not value then
+  if reply[1] == DONE and (excess ~= 0 or not value) then
     call('DECRBY', valueKey, string.format('%.0f', excess)) -- a value keeps its TTL
     local stateTTL
     if keepAlive ~= '0' then
@@ -91,4 +99,7 @@ if grants <= 8192 and (value or grants > 0) then
     end
   end
 end
-return {DONE, rate, math.min(interval, 9007199254740992)}
+if markKey and (countedRate or not mark) then
+  redis.pcall('SET', markKey, rateText .. ' ' .. now, 'PX', valid)
+end
+return reply

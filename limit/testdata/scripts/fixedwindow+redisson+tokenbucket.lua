@@ -20,7 +20,7 @@ local function redisson(KEYS, ARGV)
   end
   local valueAt, permitsAt = 2, 3
   if rateType == '1' then
-    if not KEYS[4] then
+    if not KEYS[5] then
       return {NEEDS_KEYS}
     end
     valueAt, permitsAt = 4, 5
@@ -520,7 +520,7 @@ local function redisson(KEYS, ARGV)
   end
   local valueAt, permitsAt = 2, 3
   if rateType == '1' then
-    if not KEYS[4] then
+    if not KEYS[5] then
       return {NEEDS_KEYS}
     end
     valueAt, permitsAt = 4, 5
