@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/charmbracelet/x/ansi"
 	"github.com/redis/rueidis"
 	"github.com/spf13/cobra"
 
@@ -85,7 +86,7 @@ func (a *app) progress() (report func(string, uint64), done func()) {
 				return
 			}
 			next, shown = time.Now().Add(often), "\r\x1b[K"
-			a.say("%s%s", shown, screen.Cut(fmt.Sprintf("%s: %d keys", node, walked), screen.Columns(a.err)-1))
+			a.say("%s%s", shown, ansi.Truncate(fmt.Sprintf("%s: %d keys", node, walked), screen.Columns(a.err)-1, "…"))
 		}, func() {
 			a.say("%s", shown)
 		}

@@ -12,11 +12,12 @@ import (
 	"unicode"
 	"unicode/utf16"
 
+	"github.com/charmbracelet/x/ansi"
+
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/audit"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/inspect"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
-	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/screen"
 )
 
 // tableRow is a limiter in a list. Taken and free of a PER_CLIENT limiter are those of the client
@@ -212,7 +213,7 @@ func table(w *strings.Builder, columns int, head []string, rows [][]string) {
 	widths := make([]int, len(head))
 	for _, row := range append([][]string{head}, rows...) {
 		for i, cell := range row {
-			widths[i] = max(widths[i], min(widest, screen.Width(cell)))
+			widths[i] = max(widths[i], min(widest, ansi.StringWidth(cell)))
 		}
 	}
 	width := 2 * (len(widths) - 1)
@@ -234,7 +235,7 @@ func table(w *strings.Builder, columns int, head []string, rows [][]string) {
 			if i > 0 {
 				line.WriteString("  ")
 			}
-			line.WriteString(cell + strings.Repeat(" ", max(0, widths[i]-screen.Width(cell))))
+			line.WriteString(cell + strings.Repeat(" ", max(0, widths[i]-ansi.StringWidth(cell))))
 		}
 		fmt.Fprintln(w, strings.TrimRight(line.String(), " "))
 	}

@@ -4,9 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/charmbracelet/x/ansi"
 	"github.com/stretchr/testify/require"
-
-	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/screen"
 )
 
 func TestTable_WideNames_AreAligned(t *testing.T) {
@@ -15,7 +14,7 @@ func TestTable_WideNames_AreAligned(t *testing.T) {
 	table(&w, 0, []string{"NAME", "KIND"}, rows)
 	for line := range strings.Lines(w.String()) {
 		at := strings.LastIndexAny(line, "xK")
-		require.Equal(t, 8, screen.Width(line[:at]), "%q", w.String())
+		require.Equal(t, 8, ansi.StringWidth(line[:at]), "%q", w.String())
 	}
 }
 

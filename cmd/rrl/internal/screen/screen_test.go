@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/charmbracelet/x/ansi"
 	"github.com/stretchr/testify/require"
 )
 
@@ -21,32 +22,10 @@ func TestPlot_Shares_AreColumns(t *testing.T) {
 		{[]float64{0.5, 1}, 1, 1, "█"},                 // the newest
 		{nil, 0, 0, ""},
 	} {
-		require.Equal(t, test.want, Plain(strings.Join(Plot(test.shares, test.width, test.height), "\n")))
+		require.Equal(t, test.want, ansi.Strip(strings.Join(Plot(test.shares, test.width, test.height), "\n")))
 	}
 	require.Equal(t, Good.Text("██░░"), Bar(0.5, 4))
 	require.Equal(t, Bad.Text("████"), Bar(7, 4))
-}
-
-func TestCut_LongLines_HaveAnEllipsis(t *testing.T) {
-	styled := Bold.Text("abc") + Dim.Text("def")
-	require.Equal(t, Bold.Text("abc")+"\x1b[2md…", Cut(styled, 5))
-	require.Equal(t, "日本…", Cut("日本語", 5))
-	for _, text := range []string{styled, "日本語", "x"} {
-		require.Equal(t, text, Cut(text, 6))
-		for width := range 8 {
-			require.LessOrEqual(t, Width(Cut(text, width)), width)
-		}
-	}
-}
-
-// A terminal gives two columns to wide characters and none to those that combine with the one before.
-func TestWidth_WideAndCombiningCharacters_CountAsColumns(t *testing.T) {
-	for text, want := range map[string]int{
-		"": 0, "abc": 3, "日本語": 6, "ｆｕｌｌ": 8, "한국": 4, "😀": 2, "⌚✅⭐": 6,
-		"e\u0301": 1, "é": 1, "Ж": 1, "█▁": 2, "…": 1, "─": 1, Bad.Text("x"): 1,
-	} {
-		require.Equal(t, want, Width(text), "%q", text)
-	}
 }
 
 func TestDraw_Lines_AreDrawnOverTheLast(t *testing.T) {

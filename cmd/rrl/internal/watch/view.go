@@ -9,6 +9,8 @@ import (
 	"os"
 	"time"
 
+	"github.com/charmbracelet/x/ansi"
+
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/report"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/screen"
@@ -93,7 +95,7 @@ func (v *View) Lines(width, height int) []string {
 	}
 	lines = append(lines[:min(len(lines), max(0, height-1))], screen.Dim.Text(foot))
 	for i, line := range lines {
-		lines[i] = screen.Cut(line, width)
+		lines[i] = ansi.Truncate(line, width, "…")
 	}
 	return lines[:min(len(lines), max(0, height))]
 }

@@ -5,9 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/charmbracelet/x/ansi"
 	"github.com/stretchr/testify/require"
-
-	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/screen"
 )
 
 // views is a view on three limiters and one that is missing.
@@ -59,7 +58,7 @@ func TestLines_AnySize_Fits(t *testing.T) {
 			lines := v.Lines(width, height)
 			require.LessOrEqual(t, len(lines), height)
 			for _, line := range lines {
-				require.LessOrEqual(t, screen.Width(line), width, "%dx%d", width, height)
+				require.LessOrEqual(t, ansi.StringWidth(line), width, "%dx%d", width, height)
 			}
 		}
 	}
@@ -82,7 +81,7 @@ taken 12 of 20  fre…
 func drawn(v *View, width, height int) string {
 	var text strings.Builder
 	for _, line := range v.Lines(width, height) {
-		text.WriteString(strings.TrimRight(screen.Plain(line), " ") + "\n")
+		text.WriteString(strings.TrimRight(ansi.Strip(line), " ") + "\n")
 	}
 	return text.String()
 }
