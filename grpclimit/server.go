@@ -55,7 +55,7 @@ func StreamServerInterceptor(choose func(context.Context, Call) (Limiter, error)
 			return r.err
 		}
 		if v == nil {
-			if c.Context != ss.Context() {
+			if g.Choices != nil { // which may have changed the context
 				ss = &admitted{ss, c.Context}
 			}
 			return handler(srv, ss)

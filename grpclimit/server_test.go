@@ -126,6 +126,25 @@ func TestServerInterceptors_HealthAndReflection_Pass(t *testing.T) {
 	}
 }
 
+// TestStreamServerInterceptor_UncomparableContext_Passes: the context of an earlier interceptor may have a
+// type that cannot be compared.
+func TestStreamServerInterceptor_UncomparableContext_Passes(t *testing.T) {
+	type own struct {
+		context.Context
+		tenants map[string]bool
+	}
+	grants := guardtest.Fake(func(context.Context, int64) (rratelimiter.Decision, error) {
+		return rratelimiter.Decision{Allowed: true}, nil
+	})
+	for _, choose := range []func(context.Context, grpclimit.Call) (grpclimit.Limiter, error){
+		grpclimit.All(nil), grpclimit.All(grants),
+	} {
+		err := grpclimit.StreamServerInterceptor(choose)(nil, &stream{ctx: own{Context: t.Context()}},
+			&grpc.StreamServerInfo{FullMethod: "/a.B/C"}, func(any, grpc.ServerStream) error { return nil })
+		require.NoError(t, err)
+	}
+}
+
 // stream is a stream of a server without messages.
 type stream struct {
 	grpc.ServerStream

@@ -42,9 +42,14 @@ var denials = map[int]codes.Code{
 // ends are the statuses of HTTP for the codes of calls, as google.rpc.Code maps them.
 var ends = [...]int{200, 499, 500, 400, 504, 404, 409, 403, 429, 400, 409, 400, 501, 500, 503, 500, 401}
 
-// endOf returns the status of HTTP for the error with which the handler of a call has ended.
+// endOf returns the status of HTTP for the error with which the handler of a call has ended. An error of a
+// context has a code of its own, as in grpc-go.
 func endOf(err error) int {
-	if code := status.Code(err); int(code) < len(ends) {
+	s, ok := status.FromError(err)
+	if !ok {
+		s = status.FromContextError(err)
+	}
+	if code := s.Code(); int(code) < len(ends) {
 		return ends[code]
 	}
 	return http.StatusInternalServerError

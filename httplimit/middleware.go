@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/rratelimiter/rratelimiter/internal/guard"
@@ -83,21 +84,18 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		m.refuse.ServeHTTP(w, inside)
 		return
 	}
-	later, sent := &writer{ResponseWriter: w}, 0
+	later := &writer{ResponseWriter: w}
 	if seesResponse(d) {
-		later.begin = func(status int) {
-			sent = status
-			setHeaders(later.Header(), d, status, false)
-		}
+		later.begin = func(status int) { setHeaders(later.Header(), d, status, false) }
 		w = later
 	}
 	inside, returned := r.WithContext(v), false
 	defer func() { // also if the handler panics
 		copyBack(r, inside)
 		if later.begun(http.StatusOK); !returned {
-			sent = 0
+			later.status = 0
 		}
-		v.End(r, sent)
+		v.End(r, later.status)
 	}()
 	m.next.ServeHTTP(w, inside)
 	returned = true
@@ -123,12 +121,14 @@ func seesResponse(d *guard.Decided) bool {
 // begins, so that they can fit those that the handler has set, or a proxy has copied from upstream.
 type writer struct {
 	http.ResponseWriter
-	begin func(status int) // nil if the response has begun
+	begin  func(status int) // nil if the response has begun
+	status int              // of the response; 0 if it is unknown
 }
 
 func (w *writer) begun(status int) {
-	if begin := w.begin; begin != nil && status >= http.StatusOK { // below are informational responses
-		w.begin = nil
+	final := status >= http.StatusOK || status == http.StatusSwitchingProtocols // others are informational
+	if begin := w.begin; begin != nil && final {
+		w.begin, w.status = nil, status
 		begin(status)
 	}
 }
@@ -158,9 +158,11 @@ func (w *writer) FlushError() error {
 }
 
 // Hijack adds the headers, since a handler that writes its own response may send them, as a
-// ReverseProxy does for a web socket.
+// ReverseProxy does for a web socket. The status of such a response is unknown, and so is that of one for
+// which Hijack fails, whose headers are set before its status.
 func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	w.begun(http.StatusOK)
+	w.status = 0
 	return http.NewResponseController(w.ResponseWriter).Hijack()
 }
 
@@ -191,14 +193,26 @@ func (p problem) document() []byte {
 	return append(text, '\n')
 }
 
+// contentFields describe the content of a response, or let caches store it. Those for some caches (RFC 9213)
+// end in cacheField.
+var contentFields = []string{
+	"Content-Length", "Content-Range", "Content-Disposition", "Content-Digest", "Repr-Digest", "Digest", "Etag",
+	"Last-Modified", "Expires", "Surrogate-Control", "X-Accel-Expires", "Trailer",
+}
+
+const cacheField = "Cache-Control"
+
 // dropContent removes the headers that an outer handler has set for the content of another response, as
 // the errors of [http.ServeContent] do. No cache may store a refusal.
 func dropContent(w http.ResponseWriter) {
 	h := w.Header()
-	for _, name := range []string{"Content-Length", "Etag", "Last-Modified"} {
-		delete(h, name)
+	for name := range h {
+		if strings.HasSuffix(name, cacheField) || strings.HasPrefix(name, http.TrailerPrefix) ||
+			slices.Contains(contentFields, name) {
+			delete(h, name)
+		}
 	}
-	h["Cache-Control"] = []string{"no-store"}
+	h[cacheField] = []string{"no-store"}
 	for own, ok := w.(*writer); ok; own, ok = w.(*writer) {
 		w = own.ResponseWriter
 	}

@@ -92,9 +92,14 @@ func TestMiddleware_Refusal_HasOnlyItsOwnHeaders(t *testing.T) {
 		failing := httplimit.Middleware(withoutKey, opts...)
 		outer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			for name, value := range map[string]string{"Cache-Control": "public, max-age=300", "ETag": `"x"`, "Vary": "Accept",
-				"Last-Modified": "Sun, 06 Nov 1994 08:49:37 GMT", "Content-Length": "99", "Content-Encoding": "gzip"} {
+				"Last-Modified": "Sun, 06 Nov 1994 08:49:37 GMT", "Content-Length": "99", "Content-Encoding": "gzip",
+				"CDN-Cache-Control": "max-age=300", "Cloudflare-CDN-Cache-Control": "max-age=300", "X-Accel-Expires": "300",
+				"Surrogate-Control": "max-age=300", "Content-Range": "bytes 0-9/99", "Digest": "md5=x",
+				"Content-Digest": "sha-256=:x:", "Repr-Digest": "sha-256=:x:", "Content-Disposition": "attachment",
+				"Trailer": "X-Sum", "Expires": "Sun, 06 Nov 2094 08:49:37 GMT"} {
 				w.Header().Set(name, value)
 			}
+			w.Header()[http.TrailerPrefix+"X-Sum"] = []string{"99"}
 			failing(ok).ServeHTTP(w, r)
 		})
 		w := serve(outer, request())

@@ -1,8 +1,11 @@
 package rules
 
 import (
+	"bufio"
 	"fmt"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -273,6 +276,19 @@ func TestWarnings_BanOfRanges_NeedsARuleBehindIt(t *testing.T) {
 	assert.Empty(t, parsed(t, "match: all\nrules: [{name: b, key: ip, limits: 1/m}, "+ban+"]").Warnings())
 }
 
+// TestWarnings_Status401_NeedsAChallenge, which HTTP requires, and gRPC does not have.
+func TestWarnings_Status401_NeedsAChallenge(t *testing.T) {
+	for match, warned := range map[string]bool{"match: /a, status: 401": true, "status: 401": true,
+		"match: {grpc: '*'}, status: 401": false, "status: 403": false} {
+		warnings := parsed(t, one("key: ip, limits: 1/m, "+match)).Warnings()
+		if !warned {
+			assert.Empty(t, warnings, match)
+		} else if assert.Len(t, warnings, 1, match) {
+			assert.Contains(t, warnings[0], `line 2: the rule "a" answers 401, which requires a header WWW-Authenticate`)
+		}
+	}
+}
+
 // TestMiddleware_HeaderSentTwice_GetsNoMore: servers may read the first of several values, or the last.
 func TestMiddleware_HeaderSentTwice_GetsNoMore(t *testing.T) {
 	h := func(pairs ...string) []string { return pairs }
@@ -378,6 +394,45 @@ rules:
 		assert.Equal(t, good, status(handler, "GET /settle"))
 		assert.Equal(t, many, status(handler, "GET /"))
 	})
+}
+
+// TestMiddleware_RefundAfterHijack_IsNone: the status of a response is unknown after a Hijack, also if it
+// fails, as with HTTP/2.
+func TestMiddleware_RefundAfterHijack_IsNone(t *testing.T) {
+	hijack := func(w http.ResponseWriter) { _, _, _ = http.NewResponseController(w).Hijack() }
+	for name, answer := range map[string]func(w http.ResponseWriter){
+		"a status afterwards": func(w http.ResponseWriter) { hijack(w); w.WriteHeader(http.StatusOK) },
+		"nothing afterwards":  hijack,
+		"a status before":     func(w http.ResponseWriter) { w.WriteHeader(http.StatusOK); hijack(w) },
+		"101 before":          func(w http.ResponseWriter) { w.WriteHeader(http.StatusSwitchingProtocols); hijack(w) },
+		"101 alone":           func(w http.ResponseWriter) { w.WriteHeader(http.StatusSwitchingProtocols) },
+	} {
+		for _, hijackable := range []bool{false, true} {
+			guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
+				handler := parsed(t, "rules: [{name: login, key: ip, refund: 2xx, limits: 1/h}]").Middleware(client)(
+					http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { answer(w) }))
+				send := func() int {
+					w := httptest.NewRecorder()
+					if hijackable {
+						handler.ServeHTTP(hijacked{w}, request("GET /"))
+					} else {
+						handler.ServeHTTP(w, request("GET /"))
+					}
+					return w.Code
+				}
+				send()
+				assert.Equal(t, many, send(), name)
+			})
+		}
+	}
+}
+
+// hijacked is a ResponseWriter whose connection can be hijacked.
+type hijacked struct{ http.ResponseWriter }
+
+func (hijacked) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, other := net.Pipe()
+	return conn, nil, other.Close()
 }
 
 // TestMiddleware_StatusAndHeaders_AreOfTheRule.

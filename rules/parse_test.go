@@ -58,6 +58,8 @@ var mistakes = []mistake{
 	{one("key: 'cookie:a b', limits: 1/s"), `f.yaml:2:18: rules[0].key: "cookie:a b" has no name`},
 	{one("ban: true, status: 418"), "f.yaml:2:32: rules[0].status: 418, want 401, 403, 404, 429 or 503"},
 	{one("ban: true, refund: 600"), "f.yaml:2:32: rules[0].refund: the number 600, want a status like 200, a class like 2xx"},
+	{one("ban: true, refund: 101"), "f.yaml:2:32: rules[0].refund: the number 101, want a status like 200, a class like 2xx"},
+	{one("ban: true, refund: [1xx]"), `f.yaml:2:33: rules[0].refund[0]: the text "1xx", want a status`},
 	{one("ban: true, refund: [7xx]"), `f.yaml:2:33: rules[0].refund[0]: the text "7xx", want a status`},
 	{one("ban: true, refund: []"), "f.yaml:2:32: rules[0].refund: a list, want a status"},
 	{one("ban: true, headers: four"), `f.yaml:2:33: rules[0].headers: "four", want one of draft11, three_headers, x_rate_limit, none`},

@@ -2,6 +2,8 @@ package grpcrules
 
 import (
 	"context"
+	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"slices"
@@ -237,6 +239,40 @@ func TestServerInterceptors_Refund_CountsOtherCalls(t *testing.T) {
 			assert.Equal(t, code, call(code))
 		}
 		assert.Equal(t, codes.ResourceExhausted, call(0))
+	}
+}
+
+// TestServerInterceptors_Refund_KnowsErrorsOfContexts, which grpc-go answers with their own codes.
+func TestServerInterceptors_Refund_KnowsErrorsOfContexts(t *testing.T) {
+	for refund, err := range map[string]error{
+		"504": fmt.Errorf("select: %w", context.DeadlineExceeded), "499": context.Canceled, "500": io.EOF,
+		"404": fmt.Errorf("order: %w", grpcstatus.Error(codes.NotFound, "")),
+	} {
+		set := parsed(t, "rules: [{name: a, match: {grpc: '*'}, key: all, limits: 1/m, refund: "+refund+"}]")
+		limited := UnaryServerInterceptor(set, connected(t))
+		for range 3 {
+			_, got := limited(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: "/a.B/C"},
+				func(context.Context, any) (any, error) { return nil, err })
+			assert.ErrorIs(t, got, err, refund)
+		}
+	}
+}
+
+// TestServerInterceptors_UncomparableContext_Passes: the context of an earlier interceptor may have a type
+// that cannot be compared.
+func TestServerInterceptors_UncomparableContext_Passes(t *testing.T) {
+	type own struct {
+		context.Context
+		tenants map[string]bool
+	}
+	for _, file := range []string{
+		"rules: []", "rules: [{name: a, match: {grpc: '*'}, key: all, limits: 2/m}]",
+		"rules: [{name: a, match: {grpc: '*'}, key: all, limits: 2/m, skip: {methods: [GET]}}]",
+	} {
+		for name, limited := range servers {
+			call := limited(parsed(t, file), connected(t))
+			assert.NoError(t, call(own{Context: t.Context()}, "/a.B/C"), name)
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package ruleset
 import (
 	"cmp"
 	"fmt"
+	"net/http"
 	"net/netip"
 	"slices"
 
@@ -93,7 +94,7 @@ func (known reach) add(r *rule) {
 }
 
 // Warnings describes bans of ranges that let a client of an unknown address pass, since no rule behind
-// them decides all its requests.
+// them decides all its requests, and rules that answer 401, which requires a header (RFC 9110, 15.5.2).
 func (s *File) Warnings() (all []string) {
 	known := make(reach)
 	if s.all {
@@ -111,11 +112,17 @@ func (s *File) Warnings() (all []string) {
 			all = append(all, fmt.Sprintf("line %d: the rule %q bans ranges: requests of unknown addresses pass it, "+
 				"and no rule that fails closed matches all of them", r.line, r.name))
 		}
+		if r.settings.Status == http.StatusUnauthorized && slices.ContainsFunc(r.conditions, isHTTP) {
+			all = append(all, fmt.Sprintf("line %d: the rule %q answers 401, which requires a header WWW-Authenticate: "+
+				"set it in a handler around the Middleware or in the proxy, or choose another status", r.line, r.name))
+		}
 		known.addDeciding(r)
 	}
 	slices.Reverse(all)
 	return all
 }
+
+func isHTTP(c *condition) bool { return !c.rpc }
 
 // addDeciding adds a rule, unless requests of unknown addresses pass it.
 func (known reach) addDeciding(r *rule) {

@@ -80,10 +80,11 @@ func (s *denialStatus) UnmarshalNode(d *rulefile.Decoder, n *rulefile.Node) {
 	}
 }
 
-// statuses is the statuses of responses whose requests are refunded, like 200 or 2xx.
+// statuses is the statuses of responses whose requests are refunded, like 200 or 2xx. No response ends with
+// one below 200: a 101 is the begin of another protocol.
 type statuses string
 
-var statusText = regexp.MustCompile(`^[1-5](\d\d|xx)$`)
+var statusText = regexp.MustCompile(`^[2-5](\d\d|xx)$`)
 
 func (s *statuses) UnmarshalNode(d *rulefile.Decoder, n *rulefile.Node) {
 	all := []*rulefile.Node{n}
