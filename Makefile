@@ -174,7 +174,7 @@ fuzz:
 #   make mutate PACKAGE='-lua ./limit'
 #   make mutate PACKAGE='./internal/guard ./httplimit'
 MUTATE       ?= -for 18m
-MUTATED       = . '-lua .' ./limit '-lua ./limit' ./internal/engine './internal/guard ./httplimit' \
+MUTATED       = . '-lua .' ./limit '-lua ./limit' ./internal/engine './internal/guard ./httplimit' './internal/outage ./httplimit' \
 	'./rules/internal/ruleset ./rules' ./rules/rls
 mutate:
 	for package in $(if $(PACKAGE),'$(PACKAGE)',$(MUTATED)); do \

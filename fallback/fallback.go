@@ -18,6 +18,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/internal/outage"
 	"github.com/rratelimiter/rratelimiter/internal/receipt"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
@@ -29,7 +30,7 @@ import (
 //
 // [Failure modes]: https://github.com/rratelimiter/rratelimiter/blob/main/docs/failures.md
 type Limiter struct {
-	guard   *guard.Guard
+	guard   *outage.Guard
 	mode    limit.FailureMode
 	limiter limit.Joinable
 }
@@ -107,12 +108,12 @@ func (l *Limiter) TryAcquireWithin(ctx context.Context, permits int64, timeout t
 // Acquire is [Limiter.TryAcquireWithin] without a timeout: it waits until ctx ends. If it fails, it
 // holds no permits.
 func (l *Limiter) Acquire(ctx context.Context, permits int64) (Source, error) {
-	_, from, err := l.ask(ctx, permits, guard.Forever)
+	_, from, err := l.ask(ctx, permits, outage.Forever)
 	return from, err
 }
 
 // ask takes permits, or waits for them. An Answer without an error is complete, with its Receipt.
-func (l *Limiter) ask(ctx context.Context, permits int64, wait time.Duration) (a guard.Answer, from Source, err error) {
+func (l *Limiter) ask(ctx context.Context, permits int64, wait time.Duration) (a outage.Answer, from Source, err error) {
 	switch {
 	case l.limiter == nil:
 		return a, 0, fmt.Errorf("%w: fallback: the limiter is nil", rratelimiter.ErrNoClient)
@@ -122,22 +123,22 @@ func (l *Limiter) ask(ctx context.Context, permits int64, wait time.Duration) (a
 	case ctx.Err() != nil:
 		return a, 0, ctx.Err()
 	}
-	a = l.guard.Ask(ctx, guard.Request{Limiter: l.limiter, Permits: permits, Mode: l.mode, Wait: wait})
+	a = l.guard.Ask(ctx, outage.Request{Limiter: l.limiter, Permits: permits, Mode: l.mode, Wait: wait})
 	switch {
-	case a.Result == limit.Canceled, guard.IsMistake(a.Err):
-		return guard.Answer{}, 0, a.Err
+	case a.Result == limit.Canceled, outage.IsMistake(a.Err):
+		return outage.Answer{}, 0, a.Err
 	case a.Result == limit.FailedOpen:
 		a.Decision = rratelimiter.Decision{Allowed: true}
 		a.Receipt = receipt.Receipt{Permits: permits, Local: func(int64) {}} // there is nothing to settle
 		return a, Mode, nil
 	case a.Result == limit.FailedClosed:
-		return guard.Answer{}, Mode, fmt.Errorf("%w: limiter %q: %w", ErrClosed, l.limiter.Name(), a.Err)
+		return outage.Answer{}, Mode, fmt.Errorf("%w: limiter %q: %w", ErrClosed, l.limiter.Name(), a.Err)
 	case a.Local:
 		from = Share
 	default:
 		from, err = Redis, a.Err
 	}
-	if wait == guard.Forever && err == nil && !a.Decision.Allowed {
+	if wait == outage.Forever && err == nil && !a.Decision.Allowed {
 		err = fmt.Errorf("%w: %d permits of %q are not free", ErrClosed, permits, l.limiter.Name())
 	}
 	return a, from, err

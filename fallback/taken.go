@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/rratelimiter/rratelimiter/internal/engine"
-	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/internal/inside"
+	"github.com/rratelimiter/rratelimiter/internal/outage"
 	"github.com/rratelimiter/rratelimiter/internal/receipt"
 )
 
@@ -30,7 +30,7 @@ type ofTaken Limiter
 func (l *ofTaken) Take(ctx context.Context, permits int64, wait bool) (engine.Answer, receipt.Receipt, error) {
 	longest := time.Duration(0)
 	if wait {
-		longest = guard.Forever
+		longest = outage.Forever
 	}
 	a, _, err := (*Limiter)(l).ask(ctx, permits, longest)
 	return engine.Answer(a.Decision), a.Receipt, err

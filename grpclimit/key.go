@@ -14,6 +14,7 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
 	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/internal/outage"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -167,7 +168,7 @@ func EachRedisson(client *rratelimiter.Client, prefix string, key Key, rate rrat
 	return choose(at, key, guard.EachRedisson(at, client, prefix, rate))
 }
 
-func choose(at string, key Key, limiterOf func(string) (guard.Limiter, error),
+func choose(at string, key Key, limiterOf func(string) (outage.Limiter, error),
 ) func(context.Context, Call) (Limiter, error) {
 	if key == nil {
 		panic(at + ": the Key is nil: pass ByIP, ByMetadata or a function")

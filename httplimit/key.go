@@ -9,6 +9,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/internal/outage"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -201,7 +202,7 @@ func EachRedisson(client *rratelimiter.Client, prefix string, key Key, rate rrat
 	return choose(at, key, guard.EachRedisson(at, client, prefix, rate))
 }
 
-func choose(at string, key Key, limiterOf func(string) (guard.Limiter, error)) func(*http.Request) (Limiter, error) {
+func choose(at string, key Key, limiterOf func(string) (outage.Limiter, error)) func(*http.Request) (Limiter, error) {
 	if key == nil {
 		panic(at + ": the Key is nil: pass ByIP, ByHeader or a function")
 	}

@@ -16,7 +16,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/internal/outage"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -116,7 +116,7 @@ var sentinels = []struct {
 	err error
 	is  failure
 }{
-	{guard.ErrDown, down},
+	{outage.ErrDown, down},
 	{context.Canceled, canceled},
 	{context.DeadlineExceeded, deadlineExceeded},
 	{os.ErrDeadlineExceeded, deadlineExceeded},

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/internal/outage"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -31,7 +31,7 @@ func TestMiddleware_Request_CountsByResult(t *testing.T) {
 		{limit.Outcome{Result: limit.Invalid, Err: limit.ErrInvalidRequest}, "invalid", "invalid_request"},
 		{limit.Outcome{Result: limit.Invalid, Err: limit.ErrInvalidRequest, Shadow: true}, "shadowed",
 			"invalid_request"},
-		{limit.Outcome{Result: limit.FailedOpen, Err: fmt.Errorf("a node: %w", guard.ErrDown)}, "failed_open",
+		{limit.Outcome{Result: limit.FailedOpen, Err: fmt.Errorf("a node: %w", outage.ErrDown)}, "failed_open",
 			"redis_down"},
 	} {
 		b := setUp(t)

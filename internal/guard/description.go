@@ -11,6 +11,7 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/inside"
 	"github.com/rratelimiter/rratelimiter/internal/notation"
+	"github.com/rratelimiter/rratelimiter/internal/outage"
 	"github.com/rratelimiter/rratelimiter/internal/policy"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
@@ -130,7 +131,8 @@ func (d *Decided) Until(i int, one rratelimiter.Decision) time.Duration {
 	cost, kind := d.Cost, policy.Description{} // of an unknown policy
 	if len(d.Description.Policies) == max(1, len(d.Each)) {
 		if kind = d.Description.kinds[i]; d.Local && kind.Refill != policy.Held {
-			return shapeOf(kind, float64(d.Request.Mode)).until(one)
+			next, _ := outage.NextPermit(kind, float64(d.Request.Mode), one)
+			return next
 		}
 		if one.Allowed && !d.Decision.Allowed { // another policy denied, and the request took nothing
 			cost = 0
@@ -142,8 +144,8 @@ func (d *Decided) Until(i int, one rratelimiter.Decision) time.Duration {
 	case policy.Together:
 		return one.ResetAfter
 	case policy.Evenly:
-		if s := shapeOf(kind, 1); s.capacity == one.Limit {
-			return s.until(one)
+		if next, capacity := outage.NextPermit(kind, 1, one); capacity == one.Limit {
+			return next
 		}
 		return 0
 	case policy.OnCredit, policy.Pausing: // on credit, Remaining bounds a request only while all wait
@@ -171,41 +173,41 @@ var windows = map[time.Duration]string{
 }
 
 type describedLimiter struct {
-	Limiter
+	outage.Limiter
 	description *Description
 }
 
 // Described returns the limiter without its description, for limit.Join.
-func (l describedLimiter) Described(inside.Key) Limiter { return l.Limiter }
+func (l describedLimiter) Described(inside.Key) outage.Limiter { return l.Limiter }
 
 // Of returns a limiter with this description.
-func (d *Description) Of(l Limiter) Limiter { return describedLimiter{l, d} }
+func (d *Description) Of(l outage.Limiter) outage.Limiter { return describedLimiter{l, d} }
 
 // All returns the limiter of all requests of a middleware, with the description of its policies, unless it
 // is nil. It panics if every call would fail. The text begins with the call.
-func All(call string, l Limiter) Limiter {
-	if IsNil(l) {
+func All(call string, l outage.Limiter) outage.Limiter {
+	if outage.IsNil(l) {
 		return nil
 	}
 	MustCheck(call, l)
 	d := *descriptionOf(l)
-	d.unknownPolicies = handleOf(unwrap(l)) != nil && !hasShare(l)
+	d.unknownPolicies = outage.IsOurs(l) && !outage.HasShare(l)
 	return d.Of(l)
 }
 
 // split returns a limiter and its description, and none for nil.
-func split(l Limiter) (Limiter, *Description) {
+func split(l outage.Limiter) (outage.Limiter, *Description) {
 	if l, ok := l.(describedLimiter); ok {
 		return l.Limiter, l.description
 	}
-	if IsNil(l) {
+	if outage.IsNil(l) {
 		return nil, nil
 	}
 	return l, descriptionOf(l)
 }
 
 // descriptionOf returns the description of a limiter. The rate of a *rratelimiter.Limiter is in Redis.
-func descriptionOf(l Limiter) *Description {
+func descriptionOf(l outage.Limiter) *Description {
 	if l, ok := l.(interface{ Policies() []limit.Policy }); ok {
 		return Describe(l.Policies()...)
 	}

@@ -1,3 +1,6 @@
+// Package guard decides the requests of a protocol, for the middleware of HTTP and gRPC, the rules and the rate
+// limit service of Envoy: from the choice of their limiters to the settlement of their cost. It names clients
+// and policies. Package outage asks the limiters.
 package guard
 
 import (
@@ -5,13 +8,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/outage"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -19,7 +20,7 @@ import (
 type Gate[R any] struct {
 	Settings
 	Hooks[R]
-	guard      *Guard
+	guard      *outage.Guard
 	caller     string // begins the text of a panic
 	outgoing   bool
 	maxWaiting int    // without one in the settings
@@ -28,7 +29,7 @@ type Gate[R any] struct {
 
 // Hooks are the functions of a user that get the requests. Those that are not set have no effect.
 type Hooks[R any] struct {
-	Choose    func(R) (Limiter, error)
+	Choose    func(R) (outage.Limiter, error)
 	Skip      func(R) bool
 	Cost      func(R) (int64, error)
 	Report    func(R, limit.Outcome)
@@ -39,7 +40,7 @@ type Hooks[R any] struct {
 func NewGate[R any](caller string, s Settings, hooks Hooks[R], outgoing bool) *Gate[R] {
 	g := &Gate[R]{Settings: s, Hooks: hooks, guard: s.OpenGuard(), caller: caller, outgoing: outgoing}
 	if outgoing {
-		g.Wait = cmp.Or(s.Wait, Forever)
+		g.Wait = cmp.Or(s.Wait, outage.Forever)
 	} else {
 		g.maxWaiting = defaultMaxWaiting
 	}
@@ -49,7 +50,7 @@ func NewGate[R any](caller string, s Settings, hooks Hooks[R], outgoing bool) *G
 // Choice is what decides a request: a limiter, or the reason why there is none.
 type Choice struct {
 	Settings    *Settings
-	Limiter     Limiter
+	Limiter     outage.Limiter
 	Description *Description // of its policies; nil if there is no limiter
 	Err         error        // why there is no limiter
 	Banned      bool         // denied without a call of the limiter
@@ -58,9 +59,9 @@ type Choice struct {
 
 // Decided is a request that was decided.
 type Decided struct {
-	Answer
+	outage.Answer
 	Settings    *Settings
-	Request     Request
+	Request     outage.Request
 	Description *Description // of the policies; nil if there is no limiter
 	At          time.Time
 	Before      *Decided // by what decided and admitted it before; or nil
@@ -140,14 +141,14 @@ func (g *Gate[R]) decideOne(ctx context.Context, r R, choice *Choice) *Decided {
 	q.Mode, q.MaxWaiting = s.Mode, cmp.Or(s.MaxWaiting, g.maxWaiting)
 	if !s.Shadow {
 		if q.Wait = s.Wait; g.outgoing {
-			q.Pauses = &g.pauses
+			q.Paused = func(redis bool) time.Duration { return g.pauses.left(name, redis) }
 		}
 	}
 	switch begin := time.Now(); {
 	case err != nil:
 		d.Answer = g.withoutLimiter(s, err)
 	case choice.Banned:
-		d.Answer = answer(limit.Rejected, nil)
+		d.Answer = outage.Answered(limit.Rejected, nil)
 	case q.Wait > 0 && !g.outgoing:
 		d.Answer = overLimit(ctx, begin, g.guard.Ask(ctx, *q))
 	default:
@@ -166,16 +167,16 @@ func (g *Gate[R]) decideOne(ctx context.Context, r R, choice *Choice) *Decided {
 }
 
 // withoutLimiter decides a request that has no limiter or no valid cost.
-func (g *Gate[R]) withoutLimiter(s *Settings, err error) Answer {
+func (g *Gate[R]) withoutLimiter(s *Settings, err error) outage.Answer {
 	if !g.outgoing && !s.InvalidFails && errors.Is(err, limit.ErrInvalidRequest) {
-		return answer(limit.Invalid, err) // in every mode: a client gains nothing by leaving something out
+		return outage.Answered(limit.Invalid, err) // in every mode: a client gains nothing by leaving something out
 	}
-	return byMode(s.Mode, err)
+	return outage.ByMode(s.Mode, err)
 }
 
 // overLimit returns the denial of a request that was over its limit at first, and whose context ended
 // while it waited, unless its client has gone.
-func overLimit(ctx context.Context, begin time.Time, a Answer) Answer {
+func overLimit(ctx context.Context, begin time.Time, a outage.Answer) outage.Answer {
 	if a.Result != limit.Canceled || a.Decision.RetryAfter <= 0 || errors.Is(ctx.Err(), context.Canceled) {
 		return a
 	}
@@ -331,7 +332,7 @@ func (d *Decided) canSettle(cost int64) bool {
 	case cost == taken || d.Local:
 		return true
 	case cost > taken:
-		return chargeOf(d.Request.Limiter) != nil
+		return outage.CanCharge(d.Request.Limiter)
 	}
 	return d.Receipt.Refund != nil
 }
@@ -373,21 +374,12 @@ func (g *Gate[R]) ReturnPlaces(ctx context.Context, r R, d *Decided) {
 		defer func() { _ = recover() }()
 		end := time.Now().Add(returnFor)
 		err := g.guard.Settle(ctx, d.Request, d.Answer, d.Request.Permits)
-		for g.guard.notRun(d.Request.Limiter, err) && time.Now().Before(end) {
-			time.Sleep(g.guard.deadline())
+		for g.guard.NotRun(d.Request.Limiter, err) && time.Now().Before(end) {
+			time.Sleep(g.guard.Deadline())
 			err = g.guard.Settle(ctx, d.Request, d.Answer, d.Request.Permits)
 		}
 		g.reportUnsettled(r, err)
 	}()
-}
-
-// notRun reports whether a call was not sent, since the node was down or could not be dialled, or refused by the
-// error that began an outage.
-func (g *Guard) notRun(l Limiter, err error) bool {
-	var dialled *net.OpError
-	var reply *rueidis.RedisError
-	return errors.Is(err, ErrDown) || errors.As(err, &dialled) && dialled.Op == "dial" ||
-		errors.As(err, &reply) && g.breakerOf(l).down.Load()
 }
 
 func (g *Gate[R]) reportUnsettled(r R, err error) {

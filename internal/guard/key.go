@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/outage"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -85,13 +86,13 @@ func CombineKeys(caller string, n int, key func(i int) (string, error)) (string,
 // all keys share. It panics if every call would fail, and sends nothing to Redis. An empty key is an
 // error, so that requests never share a limiter by accident. Texts begin with the call and its name.
 func Each(call string, client *rratelimiter.Client, name string, policies []limit.Policy,
-) func(key string) (Limiter, error) {
+) func(key string) (outage.Limiter, error) {
 	d := Describe(policies...)
 	limiters := limit.NewKeyed(client, name, d.Policies...)
-	if err := CheckLimiter(limiters.Limiter("key")); err != nil {
+	if err := outage.CheckLimiter(limiters.Limiter("key")); err != nil {
 		panic(fmt.Sprintf("%s: %v", call, err))
 	}
-	return func(key string) (Limiter, error) {
+	return func(key string) (outage.Limiter, error) {
 		if key == "" {
 			return nil, fmt.Errorf("%s: the key is empty", call)
 		}
@@ -103,7 +104,7 @@ func Each(call string, client *rratelimiter.Client, name string, policies []limi
 // the prefix and the key. A rate without a KeepAlive is invalid, since Redis would keep every key for
 // ever. Otherwise it is as Each.
 func EachRedisson(call string, client *rratelimiter.Client, prefix string, rate rratelimiter.Rate,
-) func(key string) (Limiter, error) {
+) func(key string) (outage.Limiter, error) {
 	initial := rratelimiter.InitialRate(rate)
 	var err error
 	switch {
@@ -114,12 +115,12 @@ func EachRedisson(call string, client *rratelimiter.Client, prefix string, rate 
 	case rate.KeepAlive == 0:
 		err = fmt.Errorf("%w: without a KeepAlive, the limiters of all keys stay for ever", rratelimiter.ErrInvalidRate)
 	default:
-		err = CheckLimiter(client.Limiter(prefix+"key", initial))
+		err = outage.CheckLimiter(client.Limiter(prefix+"key", initial))
 	}
 	if err != nil {
 		panic(fmt.Sprintf("%s: %v", call, err))
 	}
-	return func(key string) (Limiter, error) {
+	return func(key string) (outage.Limiter, error) {
 		if key == "" {
 			return nil, fmt.Errorf("%s: the key is empty", call)
 		}

@@ -69,7 +69,7 @@ func TestTerm_EachPolicy_HasNameQuotaAndWindow(t *testing.T) {
 		{limit.FixedWindow{Permits: 1, Interval: time.Second / 4}, Term{"250ms", 1, time.Second / 4, false}},
 		{limit.TokenBucket{Capacity: 20, Refill: 5, Interval: time.Second}, Term{"bucket", 20, 4 * time.Second, false}},
 		{limit.TokenBucket{Capacity: 1 << 53, Refill: 1, Interval: time.Hour},
-			Term{"bucket-2", 1 << 53, longestPeriod, false}},
+			Term{"bucket-2", 1 << 53, 1 << 61, false}},
 		{limit.LeakyBucket{Capacity: 10, Leak: 20, Interval: time.Second}, Term{"leaky", 10, time.Second / 2, false}},
 		{limit.Smooth{Permits: 5, Interval: time.Second}, Term{"smooth", 5, time.Second, false}},
 		{limit.Named("second-2", limit.SlidingLog{Permits: 2, Interval: time.Second}),

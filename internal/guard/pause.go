@@ -5,9 +5,13 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rratelimiter/rratelimiter/internal/outage"
 	"github.com/rratelimiter/rratelimiter/internal/policy"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
+
+// sweepEvery is the time between sweeps of pauses that have ended.
+const sweepEvery = time.Second
 
 const maxPauses = 1 << 16
 
@@ -93,7 +97,7 @@ const pauseDeadline = 10 * time.Second
 
 // Pause pauses a limiter because a server asked for it: for the callers of the gate at once, and for
 // all processes if it has a limit.Pause. If that call to Redis fails, the gate pauses alone.
-func (g *Gate[R]) Pause(l Limiter, d time.Duration) {
+func (g *Gate[R]) Pause(l outage.Limiter, d time.Duration) {
 	if d <= 0 {
 		return
 	}
@@ -116,9 +120,9 @@ func (g *Gate[R]) Pause(l Limiter, d time.Duration) {
 }
 
 // mostOf returns the longest pause of a limiter by the answer of a server.
-func mostOf(l Limiter) time.Duration {
+func mostOf(l outage.Limiter) time.Duration {
 	most := time.Duration(0)
-	for _, one := range ownPolicies(l) {
+	for _, one := range outage.PoliciesOf(l) {
 		if p, ok := policy.Plain(one).(limit.Pause); ok && (most == 0 || p.Most < most) {
 			most = p.Most
 		}

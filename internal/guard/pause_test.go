@@ -12,8 +12,11 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/outage"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
+
+const deadline = 100 * time.Millisecond
 
 // Past pauses are deleted. No pause becomes shorter.
 func TestPauses_ManyNames_AreBounded(t *testing.T) {
@@ -39,18 +42,35 @@ func TestPauses_ManyNames_AreBounded(t *testing.T) {
 	})
 }
 
+// hangs is a limiter whose calls last until their deadline.
+type hangs struct{}
+
+func (hangs) Name() string { return "hangs" }
+
+func (hangs) Take(ctx context.Context, _ int64) (d rratelimiter.Decision, err error) {
+	<-ctx.Done()
+	return d, ctx.Err()
+}
+
 func TestPauses_BeginInAnOutage_Hold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var p Pauses
-		r, begin := new(redis), time.Now()
-		r.hangs.Store(true)
-		time.AfterFunc(deadline/2, func() { p.Add(r.Name(), time.Second) })
-		a := withMode(limit.Open, deadline, nil).Ask(t.Context(), Request{Limiter: r, Permits: 1, Wait: Forever, Pauses: &p})
-		assert.Equal(t, limit.FailedOpen, a.Result)
+		s, begin := NewSettings(), time.Now()
+		s.Mode, s.Deadline = limit.Open, deadline
+		g := NewGate("", s, Hooks[int]{Choose: func(int) (outage.Limiter, error) { return hangs{}, nil }}, true)
+		time.AfterFunc(deadline/2, func() { g.pauses.Add("hangs", time.Second) })
+		assert.Equal(t, limit.FailedOpen, g.Decide(t.Context(), 1).Result)
 		assert.GreaterOrEqual(t, time.Since(begin), deadline/2+time.Second)
-		r.hangs.Store(false)
-		time.Sleep(2 * deadline) // the prober ends
+		time.Sleep(2 * time.Minute) // the prober ends
 	})
+}
+
+// grants is a limiter that grants all.
+type grants struct{}
+
+func (grants) Name() string { return "grants" }
+
+func (grants) Take(context.Context, int64) (rratelimiter.Decision, error) {
+	return rratelimiter.Decision{Allowed: true}, nil
 }
 
 // pausable is a limiter that Redis cannot decide, with a pause in Redis.
@@ -72,14 +92,14 @@ func TestGate_CallsFailDuringAPause_NoneSpins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, s := new(pausable), NewSettings()
 		s.Mode, s.Deadline = limit.Open, deadline
-		g := NewGate("", s, Hooks[int]{Choose: func(int) (Limiter, error) { return p, nil }}, true)
+		g := NewGate("", s, Hooks[int]{Choose: func(int) (outage.Limiter, error) { return p, nil }}, true)
 		g.Pause(p, 10*time.Second)
 		synctest.Wait()
-		g.guard.breakerOf(p).recordUp()
+		g.guard.Ask(t.Context(), outage.Request{Limiter: grants{}, Permits: 1})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		g.Decide(ctx, 1)
 		assert.Less(t, p.takes.Load(), int64(10))
-		time.Sleep(2 * probeIdle)
+		time.Sleep(2 * time.Minute) // the prober ends
 	})
 }

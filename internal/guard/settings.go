@@ -2,12 +2,11 @@ package guard
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
 
-	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/outage"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -28,11 +27,11 @@ type Settings struct {
 	Refunds func(status int) bool
 	Keeps   bool // the end of a request is unknown: it is not refunded, and holds its permits for their lease
 	Headers int  // the style of httplimit
-	Changed Changed
+	Changed outage.Changed
 	// Choices returns what decides a request by the rules of a file, in order, and the request's context with
 	// their names. It is nil for other middleware. The request is a *http.Request or a grpclimit.Call.
 	Choices func(ctx context.Context, request any) (context.Context, []Choice)
-	Guard   *Guard // that several share; nil for one with this Deadline and Changed
+	Guard   *outage.Guard // that several share; nil for one with this Deadline and Changed
 }
 
 // The defaults. The deadline is long enough for a healthy Redis on a busy host.
@@ -42,11 +41,11 @@ const (
 )
 
 // OpenGuard returns the shared Guard, or a new one with these settings.
-func (s *Settings) OpenGuard() *Guard {
+func (s *Settings) OpenGuard() *outage.Guard {
 	if s.Guard != nil {
 		return s.Guard
 	}
-	return New(s.Deadline, s.Changed)
+	return outage.New(s.Deadline, s.Changed)
 }
 
 // NewSettings returns the defaults.
@@ -115,44 +114,19 @@ func Deadline(pkg string, d time.Duration) SettingsOption {
 	return func(s *Settings) { s.Deadline = d }
 }
 
-// CheckLimiter returns the error with which every call of a limiter fails. It sends nothing to Redis,
-// and returns no error of limiters of other types, which might.
-func CheckLimiter(l Limiter) error {
-	switch l := unwrap(l).(type) {
-	case *limit.Limiter, *rratelimiter.Limiter:
-		// A call whose context has ended reports invalid arguments first.
-		if _, err := l.Take(ended, 1); !errors.Is(err, context.Canceled) {
-			return err
-		}
-	}
-	return nil
-}
-
-var ended = func() context.Context {
-	ctx, end := context.WithCancel(context.Background())
-	end()
-	return ctx
-}()
-
 // MustCheck panics if every call of a limiter fails. The text begins with the call.
-func MustCheck(call string, l Limiter) {
-	if IsNil(l) {
+func MustCheck(call string, l outage.Limiter) {
+	if outage.IsNil(l) {
 		return
 	}
-	if err := CheckLimiter(l); err != nil {
+	if err := outage.CheckLimiter(l); err != nil {
 		panic(fmt.Sprintf("%s: %v", call, err))
 	}
 }
 
 // MustShare panics with a mode that is a share of the limit if the policies are unknown.
-func MustShare(call string, mode limit.FailureMode, l Limiter) {
-	if mode > 0 && !IsNil(l) && !hasShare(l) {
+func MustShare(call string, mode limit.FailureMode, l outage.Limiter) {
+	if mode > 0 && !outage.IsNil(l) && !outage.HasShare(l) {
 		panic(fmt.Sprintf("%s: the policies of limiter %q are unknown: pass InitialRate to it, for Local", call, l.Name()))
 	}
-}
-
-// hasShare reports whether the policies of a limiter are known.
-func hasShare(l Limiter) bool {
-	keys, _ := sharesOf(Request{Limiter: l}, 1)
-	return keys != nil
 }

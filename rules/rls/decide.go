@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/internal/outage"
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
@@ -156,7 +156,7 @@ func (s *Server) headersOf(all []descriptor) []*core.HeaderValue {
 	if len(statuses) == 0 || s.config.Shadow {
 		return nil
 	}
-	one := statuses[guard.Shown(each)]
+	one := statuses[outage.Shown(each)]
 	return []*core.HeaderValue{
 		{Key: "RateLimit-Limit", Value: strconv.FormatUint(uint64(one.GetCurrentLimit().GetRequestsPerUnit()), 10)},
 		{Key: "RateLimit-Remaining", Value: strconv.FormatUint(uint64(one.GetLimitRemaining()), 10)},

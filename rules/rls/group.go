@@ -14,6 +14,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/internal/outage"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -21,8 +22,8 @@ import (
 type group struct {
 	members []*descriptor
 	joint   guard.Joint // of the members
-	request guard.Request
-	answer  guard.Answer
+	request outage.Request
+	answer  outage.Answer
 	each    []rratelimiter.Decision // of the policies of all members
 }
 
@@ -54,7 +55,7 @@ func (g *group) cost() uint64 {
 func (g *group) call(ctx context.Context, s *Server) error {
 	first := g.members[0]
 	limiter, policies := g.joint.Limiter()
-	g.request = guard.Request{Limiter: limiter, Policies: policies, Permits: int64(max(1, first.cost))}
+	g.request = outage.Request{Limiter: limiter, Policies: policies, Permits: int64(max(1, first.cost))}
 	if overdraw := first.action == take && first.rule.Overdraw; overdraw || first.action != take {
 		one, _ := limiter.(*limit.Limiter) // as all of this package
 		g.request.Limiter = &operation{one, first.action, int64(first.cost), overdraw}
@@ -174,7 +175,7 @@ func (l *operation) overdrawEach(ctx context.Context) ([]rratelimiter.Decision, 
 }
 
 // Unwrap returns the limiter, whose node decides.
-func (l *operation) Unwrap() guard.Limiter { return l.Limiter }
+func (l *operation) Unwrap() outage.Limiter { return l.Limiter }
 
 // lane is groups that are called one after another. Other lanes are called at the same time. The
 // groups of a joint lane take the permits of the request together, or none.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/internal/outage"
 )
 
 // match returns the rule of a descriptor that has the descriptor's depth, noRule if there is none. It
@@ -185,7 +186,7 @@ func (desc *descriptor) conclude(each []rratelimiter.Decision, permits, notTaken
 			own.Remaining = min(own.Remaining+int64(notTaken), max(own.Remaining, own.Limit))
 		}
 	}
-	shown := guard.Shown(each)
+	shown := outage.Shown(each)
 	desc.setStatus(desc.limits[shown], each[shown])
 }
 

@@ -21,8 +21,8 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/engine"
-	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/internal/inside"
+	"github.com/rratelimiter/rratelimiter/internal/outage"
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 )
 
@@ -48,11 +48,11 @@ func New(c Config) (*Server, error) {
 		config: c, engine: client.Engine, health: health.NewServer(),
 		metrics: newMetrics(cmp.Or(c.NearLimit, 0.8)),
 	}
-	s.failures = &guard.FailureLog{
+	s.failures = &outage.FailureLog{
 		Log: c.Log, Up: "rls: Redis answers again", Down: "rls: Redis does not answer, requests end with an error",
 		Failed: "rls: requests end with an error, while Redis answers others",
 	}
-	s.guard = guard.New(c.Deadline, s.failures.RedisChanged)
+	s.guard = outage.New(c.Deadline, s.failures.RedisChanged)
 	s.files = rulefile.Watcher{Path: c.Path, Belongs: belongs, Every: pollInterval, Apply: s.apply, Report: s.report}
 	s.rules.Store(new(Rules))
 	if err := s.Reload(); err != nil {
@@ -173,10 +173,10 @@ type Server struct {
 
 	config   Config
 	engine   *engine.Engine
-	guard    *guard.Guard
+	guard    *outage.Guard
 	rules    atomic.Pointer[Rules]
 	metrics  *metrics
-	failures *guard.FailureLog
+	failures *outage.FailureLog
 	health   *health.Server
 	refused  atomic.Bool // Redis refuses the password
 

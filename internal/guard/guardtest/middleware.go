@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/internal/outage"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
@@ -47,7 +47,7 @@ type Settings struct {
 	Client  *rratelimiter.Client
 	Each    []limit.Policy    // of a limiter for each key, named "api:" and the key
 	Initial rratelimiter.Rate // of a limiter in Redisson's layout for each key, named "api:" and the key
-	Limiter guard.Limiter     // of all requests, where Each and Initial are not set
+	Limiter outage.Limiter    // of all requests, where Each and Initial are not set
 	Err     error             // of the choice of a limiter
 	Handler func(ctx context.Context)
 
@@ -162,7 +162,7 @@ func (f Fake) Take(ctx context.Context, permits int64) (rratelimiter.Decision, e
 
 // Known is a limiter of another type that states its policies.
 type Known struct {
-	guard.Limiter
+	outage.Limiter
 	Of []limit.Policy
 }
 

@@ -10,16 +10,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/internal/outage"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 // A mistake of the program is no outage, and lets no request pass.
 func testMistake(t *testing.T, m Middleware) {
-	for name, open := range map[string]func(f *redistest.Fixture, client *rratelimiter.Client) guard.Limiter{
-		"no rate": func(_ *redistest.Fixture, client *rratelimiter.Client) guard.Limiter { return client.Limiter("new") },
-		"foreign state": func(f *redistest.Fixture, client *rratelimiter.Client) guard.Limiter {
+	for name, open := range map[string]func(f *redistest.Fixture, client *rratelimiter.Client) outage.Limiter{
+		"no rate": func(_ *redistest.Fixture, client *rratelimiter.Client) outage.Limiter { return client.Limiter("new") },
+		"foreign state": func(f *redistest.Fixture, client *rratelimiter.Client) outage.Limiter {
 			l := limit.New(client, "new", hour(1)...)
 			f.RequireGranted(l, 1)
 			for _, key := range f.Redis.Keys() {
@@ -29,7 +29,7 @@ func testMistake(t *testing.T, m Middleware) {
 			}
 			return l
 		},
-		"a limiter of a request": func(*redistest.Fixture, *rratelimiter.Client) guard.Limiter {
+		"a limiter of a request": func(*redistest.Fixture, *rratelimiter.Client) outage.Limiter {
 			return Fake(func(context.Context, int64) (rratelimiter.Decision, error) {
 				return rratelimiter.Decision{}, fmt.Errorf("a policy: %w", rratelimiter.ErrInvalidRate)
 			})
@@ -43,7 +43,7 @@ func testMistake(t *testing.T, m Middleware) {
 						OnRedisChange: func(string, bool, error) { t.Error("no outage") },
 						Report: func(o limit.Outcome) {
 							assert.Equal(t, limit.FailedClosed, o.Result)
-							assert.True(t, guard.IsMistake(o.Err), "%v", o.Err)
+							assert.True(t, outage.IsMistake(o.Err), "%v", o.Err)
 						},
 					})
 					for range 3 {
@@ -80,9 +80,9 @@ func testMistakeInAnOutage(t *testing.T, m Middleware) {
 
 // A request over its limit is denied as such, also if its context ends while it waits.
 func testWaitIsCutShort(t *testing.T, m Middleware) {
-	for name, limiter := range map[string]func(l *limit.Limiter) guard.Limiter{
-		"in the queue":    func(l *limit.Limiter) guard.Limiter { return l },
-		"of another kind": func(l *limit.Limiter) guard.Limiter { return Fake(l.Take) },
+	for name, limiter := range map[string]func(l *limit.Limiter) outage.Limiter{
+		"in the queue":    func(l *limit.Limiter) outage.Limiter { return l },
+		"of another kind": func(l *limit.Limiter) outage.Limiter { return Fake(l.Take) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/internal/outage"
 	"github.com/rratelimiter/rratelimiter/internal/policy/policytest"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/limit"
@@ -95,7 +95,7 @@ func testShare(t *testing.T, m Middleware) {
 			assert.Equal(t, result, outcomes[i].Result)
 			assert.True(t, outcomes[i].Local)
 			assert.Zero(t, outcomes[i].Decision.Remaining)
-			assert.ErrorIs(t, outcomes[i].Err, []error{context.DeadlineExceeded, guard.ErrDown}[i])
+			assert.ErrorIs(t, outcomes[i].Err, []error{context.DeadlineExceeded, outage.ErrDown}[i])
 		}
 	})
 }
@@ -113,8 +113,8 @@ func testNoShare(t *testing.T, m Middleware) {
 				Initial: rratelimiter.Rate{Permits: 1, Interval: time.Hour, KeepAlive: time.Hour}},
 		}
 		defer slow(f)()
-		for name, l := range map[string]guard.Limiter{
-			"no name": Known{Fake(quota.Take), hour(1)}, "no policies": struct{ guard.Limiter }{quota},
+		for name, l := range map[string]outage.Limiter{
+			"no name": Known{Fake(quota.Take), hour(1)}, "no policies": struct{ outage.Limiter }{quota},
 		} {
 			assert.Equal(t, 503, m.Server(Settings{Limiter: l, Mode: 1}).get(f).Status, name)
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/internal/outage"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
@@ -71,7 +71,7 @@ func testMaxWaiting(t *testing.T, m Middleware) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
-				var limiter guard.Limiter = limit.New(client, "a", window)
+				var limiter outage.Limiter = limit.New(client, "a", window)
 				if c.anyKind {
 					limiter = Fake(limit.New(client, "a", window).Take)
 				}
@@ -137,7 +137,7 @@ func testMaxWaitingToSend(t *testing.T, m Middleware) {
 						if err == nil {
 							assert.Equal(t, c.reply.Status, reply.Status)
 							sent.Add(1)
-						} else if assert.ErrorIs(t, err, m.ErrNotSent) && assert.ErrorIs(t, err, guard.ErrTooManyWaiting) {
+						} else if assert.ErrorIs(t, err, m.ErrNotSent) && assert.ErrorIs(t, err, outage.ErrTooManyWaiting) {
 							denied.Add(1)
 						}
 					})

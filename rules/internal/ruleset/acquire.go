@@ -12,6 +12,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/internal/httptarget"
 	"github.com/rratelimiter/rratelimiter/internal/inside"
+	"github.com/rratelimiter/rratelimiter/internal/outage"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -54,7 +55,7 @@ func ByFile(caller string, set *Set, client *rratelimiter.Client, read Read) gua
 		panic(caller + ": the client is nil")
 	}
 	return func(to *guard.Settings) {
-		to.Guard = guard.New(to.Deadline, to.Changed) // a reload keeps it
+		to.Guard = outage.New(to.Deadline, to.Changed) // a reload keeps it
 		d := &door{set: set, client: client, read: read, settings: *to}
 		to.Choices = d.choices
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/httplimit"
 	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
+	"github.com/rratelimiter/rratelimiter/internal/outage"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
@@ -72,7 +73,7 @@ func TestDoor_Reload_KeepsTheState(t *testing.T) {
 func TestDoor_ConcurrentRequests_AgreeOnTheNewestFile(t *testing.T) {
 	set := new(Set)
 	set.Replace(parsed(t, one("ban: true")))
-	d := &door{set: set, client: offline, settings: guard.Settings{Guard: guard.New(time.Second, nil)}}
+	d := &door{set: set, client: offline, settings: guard.Settings{Guard: outage.New(time.Second, nil)}}
 	for range 200 {
 		newest := parsed(t, one("key: ip, limits: 1/s"))
 		var requests sync.WaitGroup

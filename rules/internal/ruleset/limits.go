@@ -8,8 +8,8 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/internal/notation"
+	"github.com/rratelimiter/rratelimiter/internal/outage"
 	"github.com/rratelimiter/rratelimiter/internal/policy"
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 	"github.com/rratelimiter/rratelimiter/limit"
@@ -173,7 +173,7 @@ func (l *limits) areApart() bool {
 	for _, r := range l.redisson {
 		members = append(members, offline.Limiter(r.name))
 	}
-	return guard.CheckLimiter(limit.Join(members...)) == nil
+	return outage.CheckLimiter(limit.Join(members...)) == nil
 }
 
 // Clients without Redis, whose limiters only validate policies and names.
@@ -190,7 +190,7 @@ type noRedis struct {
 func (c noRedis) Mode() rueidis.ClientMode { return c.mode }
 
 func checkRate(rate rratelimiter.Rate) error {
-	return guard.CheckLimiter(offline.Limiter("rule", rratelimiter.InitialRate(rate)))
+	return outage.CheckLimiter(offline.Limiter("rule", rratelimiter.InitialRate(rate)))
 }
 
 // rate decodes the permits and the time of a limit: rate, or permits and per.

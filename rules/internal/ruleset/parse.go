@@ -12,7 +12,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
-	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/internal/outage"
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 	"github.com/rratelimiter/rratelimiter/rules/internal/yamlfile"
 )
@@ -84,7 +84,7 @@ func (d *decoder) checkDomain(n *rulefile.Node) {
 	if !rulefile.IsPrintable(d.domain) || strings.Contains(d.domain, " ") || len(d.domain) > longestName {
 		d.Fail(n, "the domain %q, want printable ASCII without spaces, at most %d characters",
 			rulefile.Clip(d.domain), longestName)
-	} else if err := guard.CheckLimiter(offlineCluster.Limiter(d.domain + ":rule")); err != nil {
+	} else if err := outage.CheckLimiter(offlineCluster.Limiter(d.domain + ":rule")); err != nil {
 		d.Fail(n, "%v", err)
 	}
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/connect"
 	"github.com/rratelimiter/rratelimiter/httplimit"
-	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/internal/outage"
 	"github.com/rratelimiter/rratelimiter/limit"
 	"github.com/rratelimiter/rratelimiter/rules"
 	"github.com/rratelimiter/rratelimiter/rules/rls"
@@ -256,7 +256,7 @@ func (s *service) auth(ctx context.Context, client *rratelimiter.Client, log *sl
 		return nil, firstOf(err, s.rules)
 	}
 	log.Info("rrl: rules in force", "path", s.rules)
-	failures := &guard.FailureLog{
+	failures := &outage.FailureLog{
 		Log: log, Up: "rrl: Redis answers again", Down: "rrl: Redis does not answer, the rules' on_failure decides",
 		Failed: "rrl: a request cannot be decided, its rule's on_failure decides",
 	}

@@ -1,4 +1,4 @@
-package guard
+package outage
 
 import (
 	"context"
@@ -27,8 +27,8 @@ func (g *Guard) askAndWait(ctx context.Context, q Request) Answer {
 	begin, counted := time.Now(), false
 	a := g.try(ctx, q)
 	for {
-		if q.Pauses != nil && a.Passes() {
-			if left := q.Pauses.left(q.Limiter.Name(), a.Result == limit.Acquired && !a.Local); left > 0 {
+		if q.Paused != nil && a.Passes() {
+			if left := q.Paused(a.Result == limit.Acquired && !a.Local); left > 0 {
 				// The pause began during the call or the wait, so the permit is too early: refund it. A permit
 				// that cannot be refunded is lost.
 				_ = g.Settle(ctx, q, a, 0)
@@ -61,7 +61,7 @@ func (g *Guard) askAndWait(ctx context.Context, q Request) Answer {
 			continue
 		}
 		if err := a.sleep(ctx); err != nil {
-			canceled := answer(limit.Canceled, err)
+			canceled := Answered(limit.Canceled, err)
 			canceled.Decision, canceled.Each = a.Decision, a.Each
 			return canceled
 		}
@@ -74,7 +74,7 @@ func (g *Guard) askAndWait(ctx context.Context, q Request) Answer {
 func (a Answer) earliestGrant(q Request) (after time.Duration) {
 	policies := q.Policies
 	if len(policies) == 0 {
-		policies = ownPolicies(q.Limiter)
+		policies = PoliciesOf(q.Limiter)
 	}
 	if !slices.ContainsFunc(policies, isHeld) {
 		return a.Decision.RetryAfter
@@ -202,9 +202,9 @@ func (g *Guard) whileUp(ctx context.Context, l Limiter) (context.Context, contex
 			return
 		}
 		b.verify(ctx, l)
-		time.AfterFunc(g.deadline()/3, check)
+		time.AfterFunc(g.Deadline()/3, check)
 	}
-	time.AfterFunc(g.deadline()/3, check)
+	time.AfterFunc(g.Deadline()/3, check)
 	return ctx, end
 }
 

@@ -1,10 +1,9 @@
-package guard
+package outage
 
 import (
 	"context"
 	"errors"
 	"net"
-	"net/http"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -124,30 +123,9 @@ func TestErrors_Text_DoesNotNameThePackage(t *testing.T) {
 	panics := takes(func(context.Context) (rratelimiter.Decision, error) { panic("a limiter") })
 	probe := (&breaker{deadlines: new(atomic.Int64)}).probe(target{t.Context(), panics})
 	for _, err := range []error{ErrDown, ErrTooManyWaiting, limit.ErrInvalidRequest, probe} {
-		assert.NotContains(t, err.Error(), "guard")
+		assert.NotContains(t, err.Error(), "outage")
 		assert.Regexp(t, "^rratelimiter: ", err.Error())
 	}
-}
-
-// Equal errors have equal texts.
-func TestNotSent_Text_SaysPausedAndRounds(t *testing.T) {
-	for want, d := range map[string]rratelimiter.Decision{
-		`not sent: limiter "name": paused for 2s`:                             {RetryAfter: 1000991158},
-		`not sent: limiter "name": not enough permits (1) in time, but in 1s`: {Limit: 5, RetryAfter: 1},
-		`not sent: limiter "name": not enough permits (1) in time`:            {},
-	} {
-		refused := Decided{Answer: Answer{Outcome: limit.Outcome{Limiter: "name", Cost: 1, Decision: d}}}
-		assert.EqualError(t, refused.NotSent(errors.New("not sent")), want)
-	}
-}
-
-// A gRPC server may run as a handler of net/http, behind a middleware of httplimit.
-func TestOutcomeOf_OtherProtocol_IsNone(t *testing.T) {
-	v := new(Gate[http.Request]).Visit(t.Context(), &Decided{})
-	_, ofHTTP := OutcomeOf[http.Request](v)
-	assert.True(t, ofHTTP)
-	_, ofGRPC := OutcomeOf[string](v)
-	assert.False(t, ofGRPC)
 }
 
 // TestGuard_NotRun_DoesNotRepeatWhatMayHaveRun: a place is returned once.
@@ -157,7 +135,7 @@ func TestGuard_NotRun_DoesNotRepeatWhatMayHaveRun(t *testing.T) {
 		false: {nil, errors.New("lost"), &net.OpError{Op: "read", Err: errors.New("reset")}, context.DeadlineExceeded},
 	} {
 		for _, err := range errs {
-			assert.Equal(t, want, New(time.Second, nil).notRun(nil, err), "%v", err)
+			assert.Equal(t, want, New(time.Second, nil).NotRun(nil, err), "%v", err)
 		}
 	}
 }

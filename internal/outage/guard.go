@@ -1,8 +1,6 @@
-// Package guard decides requests while Redis may fail: for the middleware of HTTP and gRPC, package
-// fallback, the rules and the rate limit service of Envoy. It detects when an outage begins and ends, and
-// names clients and policies.
-//
-// # Outages
+// Package outage decides requests while Redis may fail: for the middleware of HTTP and gRPC, package
+// fallback, the rules and the rate limit service of Envoy. It detects when an outage begins and ends. It knows
+// no request of a protocol.
 //
 // A [Guard] asks the limiter for each request, and gives Redis a deadline. docs/failures.md defines an
 // outage. A breaker keeps the state of each node, and a prober checks a node that is down. If a caller
@@ -12,16 +10,18 @@
 //
 // A decision from memory, of a denial cache ([rratelimiter.WithDenialCache]) or a lease
 // ([rratelimiter.WithLease]), is valid, but no answer of Redis.
-package guard
+package outage
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/redis/rueidis"
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 	"github.com/rratelimiter/rratelimiter/internal/policy"
@@ -55,7 +55,7 @@ func New(deadline time.Duration, changed Changed) *Guard {
 // SetDeadline sets the deadline of calls and probes.
 func (g *Guard) SetDeadline(d time.Duration) { g.deadlines.Store(int64(d)) }
 
-func (g *Guard) deadline() time.Duration { return time.Duration(g.deadlines.Load()) }
+func (g *Guard) Deadline() time.Duration { return time.Duration(g.deadlines.Load()) }
 
 // Request is a request for permits of a limiter.
 type Request struct {
@@ -66,7 +66,9 @@ type Request struct {
 	Mode       limit.FailureMode
 	Wait       time.Duration // the longest wait in place of a denial; 0 for none, or Forever
 	MaxWaiting int           // bounds the requests that wait at once; 0 for no bound
-	Pauses     *Pauses       // of outgoing calls: none is granted during one; or nil
+	// Paused returns how long a pause of outgoing calls still lasts; with redis, one that Redis does not know. It is
+	// nil for others.
+	Paused func(redis bool) time.Duration
 }
 
 // Answer is the result of a request, and its reasons. A Guard sets Result, Local, Decision, Each and
@@ -104,7 +106,8 @@ var (
 	ErrTooManyWaiting = errors.New("rratelimiter: too many requests are waiting for permits: raise MaxWaiting")
 )
 
-func answer(r limit.Result, err error) (a Answer) {
+// Answered returns an answer with a result and its reason.
+func Answered(r limit.Result, err error) (a Answer) {
 	a.Result, a.Err = r, err
 	return a
 }
@@ -121,8 +124,8 @@ func (g *Guard) Ask(ctx context.Context, q Request) Answer {
 // wait without a bound waits in the queue of its limiter.
 func (g *Guard) try(ctx context.Context, q Request) (a Answer) {
 	b := g.breakerOf(q.Limiter)
-	if q.Pauses != nil {
-		if left := q.Pauses.left(q.Limiter.Name(), !b.down.Load()); left > 0 {
+	if q.Paused != nil {
+		if left := q.Paused(!b.down.Load()); left > 0 {
 			return pausedFor(left)
 		}
 	}
@@ -143,9 +146,9 @@ func (g *Guard) try(ctx context.Context, q Request) (a Answer) {
 // at once, for a deadline, and so overtakes no other. Its numbers are unknown.
 func (g *Guard) take(ctx context.Context, q Request) (a Answer, err error) {
 	if q.Wait == Forever && q.MaxWaiting == 0 && hasQueue(q.Limiter) {
-		return callWait(ctx, q, g.deadline())
+		return callWait(ctx, q, g.Deadline())
 	}
-	ctx, stop := context.WithTimeout(ctx, g.deadline())
+	ctx, stop := context.WithTimeout(ctx, g.Deadline())
 	defer stop()
 	each := q.Each || len(q.Policies) > 1
 	h := handleOf(q.Limiter)
@@ -199,7 +202,7 @@ func (g *Guard) afterError(ctx context.Context, b *breaker, q Request, a Answer,
 	err = b.explain(q.Limiter, err)
 	b.recordError(ctx, q.Limiter, err)
 	if IsMistake(err) {
-		return byMode(q.Mode, err)
+		return ByMode(q.Mode, err)
 	}
 	return g.withoutRedis(q, err)
 }
@@ -207,7 +210,7 @@ func (g *Guard) afterError(ctx context.Context, b *breaker, q Request, a Answer,
 // withoutRedis decides a request by the mode. A request that Redis would never grant is denied.
 func (g *Guard) withoutRedis(q Request, err error) Answer {
 	if mistake := CheckLimiter(q.Limiter); mistake != nil {
-		return byMode(q.Mode, mistake)
+		return ByMode(q.Mode, mistake)
 	}
 	policies := q.Policies
 	if l, exact := unwrap(q.Limiter).(*limit.Limiter); exact && len(policies) == 0 {
@@ -215,7 +218,7 @@ func (g *Guard) withoutRedis(q Request, err error) Answer {
 	}
 	for _, p := range policies {
 		if d, known := policy.Of(p); known && d.Most < q.Permits {
-			return answer(limit.Rejected, fmt.Errorf("%w: %d permits of limiter %q, at most %d can be granted",
+			return Answered(limit.Rejected, fmt.Errorf("%w: %d permits of limiter %q, at most %d can be granted",
 				rratelimiter.ErrPermitsExceedRate, q.Permits, q.Limiter.Name(), d.Most))
 		}
 	}
@@ -225,16 +228,16 @@ func (g *Guard) withoutRedis(q Request, err error) Answer {
 			return a
 		}
 	}
-	return byMode(q.Mode, err)
+	return ByMode(q.Mode, err)
 }
 
-// byMode answers a request that neither Redis nor a local share has decided. Local is Closed for it. So is
+// ByMode answers a request that neither Redis nor a local share has decided. Local is Closed for it. So is
 // Open for a mistake of the program.
-func byMode(mode limit.FailureMode, err error) Answer {
+func ByMode(mode limit.FailureMode, err error) Answer {
 	if mode == limit.Open && !IsMistake(err) {
-		return answer(limit.FailedOpen, err)
+		return Answered(limit.FailedOpen, err)
 	}
-	return answer(limit.FailedClosed, err)
+	return Answered(limit.FailedClosed, err)
 }
 
 // Settle changes the permits that a granted request has taken to its final cost, and returns those that it
@@ -250,7 +253,7 @@ func (g *Guard) Settle(ctx context.Context, q Request, a Answer, cost int64) err
 	if b.down.Load() {
 		return b.notSent(q.Limiter)
 	}
-	limited, stop := context.WithTimeout(context.WithoutCancel(ctx), g.deadline())
+	limited, stop := context.WithTimeout(context.WithoutCancel(ctx), g.Deadline())
 	defer stop()
 	err := a.Receipt.Settle(limited, cost, "", chargeOf(q.Limiter))
 	if err != nil {
@@ -260,4 +263,13 @@ func (g *Guard) Settle(ctx context.Context, q Request, a Answer, cost int64) err
 		b.recordUp()
 	}
 	return err
+}
+
+// NotRun reports whether a call was not sent, since the node was down or could not be dialled, or refused by the
+// error that began an outage.
+func (g *Guard) NotRun(l Limiter, err error) bool {
+	var dialled *net.OpError
+	var reply *rueidis.RedisError
+	return errors.Is(err, ErrDown) || errors.As(err, &dialled) && dialled.Op == "dial" ||
+		errors.As(err, &reply) && g.breakerOf(l).down.Load()
 }

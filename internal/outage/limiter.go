@@ -1,10 +1,10 @@
-package guard
+package outage
 
 import (
 	"context"
+	"errors"
 	"math"
 	"reflect"
-	"slices"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -12,7 +12,6 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 	"github.com/rratelimiter/rratelimiter/internal/inside"
-	"github.com/rratelimiter/rratelimiter/internal/policy"
 	"github.com/rratelimiter/rratelimiter/internal/receipt"
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 	"github.com/rratelimiter/rratelimiter/limit"
@@ -44,6 +43,9 @@ func unwrap(l Limiter) Limiter {
 	}
 	return l
 }
+
+// IsOurs reports whether a limiter, or the one that it wraps, is of this module.
+func IsOurs(l Limiter) bool { return handleOf(unwrap(l)) != nil }
 
 // IsNil reports whether l is nil or holds a nil value.
 func IsNil(l Limiter) bool {
@@ -102,6 +104,9 @@ func chargeOf(l Limiter) receipt.Charge {
 	}
 }
 
+// CanCharge reports whether a limiter can charge more permits than a call has taken.
+func CanCharge(l Limiter) bool { return chargeOf(l) != nil }
+
 // probe asks whether Redis can grant. For a limiter of this module it sets a key of its own for a
 // millisecond, unless there is one: a call that only reads would succeed where writes fail. Of another type
 // it calls Peek or AvailablePermits; without these, it takes a permit, and releases it if possible.
@@ -155,50 +160,6 @@ type queuer interface {
 	Acquire(ctx context.Context, permits int64) error
 }
 
-// Member is a limiter that one call of Redis may decide with others.
-type Member struct {
-	Limiter  limit.Joinable
-	Policies []limit.Policy // of the limiter
-	// Shared permits several members of one limiter, from which the call takes once.
-	Shared bool
-}
-
-// Joint is members that one call decides: all take their permits, or none does.
-type Joint []Member
-
-// With returns a Joint with one more member. It returns false if one call cannot decide all: if they
-// have too many policies, a limiter is there twice, or on a cluster, they have different slots.
-func (j Joint) With(m Member, cluster bool) (Joint, bool) {
-	policies := len(m.Policies)
-	for _, other := range j {
-		name, added := other.Limiter.Name(), m.Limiter.Name()
-		switch {
-		case cluster && redisx.Tag(name) != redisx.Tag(added):
-			return j, false
-		case name == added && other.Shared == m.Shared:
-			return j, m.Shared
-		}
-		policies += len(other.Policies)
-	}
-	if policies > policy.MaxJoined {
-		return j, false
-	}
-	return append(slices.Clip(j), m), true
-}
-
-// Limiter returns one limiter for all members, and their policies.
-func (j Joint) Limiter() (Limiter, []limit.Policy) {
-	if len(j) == 1 {
-		return j[0].Limiter, j[0].Policies
-	}
-	var limiters []limit.Joinable
-	var policies []limit.Policy
-	for _, m := range j {
-		limiters, policies = append(limiters, m.Limiter), append(policies, m.Policies...)
-	}
-	return limit.Join(limiters...), policies
-}
-
 // Shown returns the index of the decision that clients see of several: the denial with the longest time
 // to retry, or else the grant with the fewest permits left.
 func Shown(each []rratelimiter.Decision) int {
@@ -231,4 +192,29 @@ func combineDecisions(each []rratelimiter.Decision) (d rratelimiter.Decision) {
 		}
 	}
 	return d
+}
+
+// CheckLimiter returns the error with which every call of a limiter fails. It sends nothing to Redis,
+// and returns no error of limiters of other types, which might.
+func CheckLimiter(l Limiter) error {
+	switch l := unwrap(l).(type) {
+	case *limit.Limiter, *rratelimiter.Limiter:
+		// A call whose context has ended reports invalid arguments first.
+		if _, err := l.Take(ended, 1); !errors.Is(err, context.Canceled) {
+			return err
+		}
+	}
+	return nil
+}
+
+var ended = func() context.Context {
+	ctx, end := context.WithCancel(context.Background())
+	end()
+	return ctx
+}()
+
+// HasShare reports whether the policies of a limiter are known.
+func HasShare(l Limiter) bool {
+	keys, _ := sharesOf(Request{Limiter: l}, 1)
+	return keys != nil
 }

@@ -1,4 +1,4 @@
-package guard
+package outage
 
 import (
 	"context"
@@ -82,7 +82,7 @@ func (w waits) Peek(context.Context) ([]rratelimiter.Decision, error) {
 // The numbers of the decision are unknown.
 func TestGuard_PermitsAfterAWait_AreGranted(t *testing.T) {
 	a := withMode(limit.Closed, deadline, nil).Ask(t.Context(), Request{Limiter: waits{}, Permits: 1, Wait: Forever})
-	want := answer(limit.Acquired, nil)
+	want := Answered(limit.Acquired, nil)
 	want.Waited, want.Decision.Allowed, want.Receipt.Permits = true, true, 1
 	assert.Equal(t, want, a)
 }

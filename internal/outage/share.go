@@ -1,4 +1,4 @@
-package guard
+package outage
 
 // The local share of a limit, which this process grants while Redis is down: a token bucket for each policy
 // of a limiter.
@@ -123,7 +123,7 @@ func (b *bucket) refund(s shape, after bucket, now, permits int64) {
 	}
 }
 
-// sweepEvery is the time between sweeps of full buckets and of pauses that have ended.
+// sweepEvery is the time between sweeps of full buckets.
 const sweepEvery = time.Second
 
 // decide decides a request by shares of its limiters' policies. It returns false in these cases:
@@ -264,7 +264,7 @@ func (b *buckets) sweepLocked(now int64) {
 // or the name of its limiter is unknown.
 func sharesOf(q Request, share float64) ([]bucketKey, []shape) {
 	if len(q.Policies) == 0 {
-		q.Policies = ownPolicies(q.Limiter)
+		q.Policies = PoliciesOf(q.Limiter)
 	}
 	names := memberNames(q)
 	if names == nil {
@@ -281,9 +281,9 @@ func sharesOf(q Request, share float64) ([]bucketKey, []shape) {
 	return keys, shapes
 }
 
-// ownPolicies returns the policies that a limiter was opened with, nil for one that is unknown: those of
+// PoliciesOf returns the policies that a limiter was opened with, nil for one that is unknown: those of
 // its method Policies, and the initial rate of each *rratelimiter.Limiter.
-func ownPolicies(l Limiter) (all []limit.Policy) {
+func PoliciesOf(l Limiter) (all []limit.Policy) {
 	l = unwrap(l)
 	if l, ok := l.(interface{ Policies() []limit.Policy }); ok {
 		all = slices.Clone(l.Policies())
@@ -443,4 +443,11 @@ func (s shape) until(d rratelimiter.Decision) time.Duration {
 		return 0
 	}
 	return max(0, d.ResetAfter-time.Duration(behind)*s.period)
+}
+
+// NextPermit returns the time after which the bucket of a share of a policy has another whole permit, as
+// shape.until does, and the capacity of that bucket.
+func NextPermit(d policy.Description, share float64, of rratelimiter.Decision) (after time.Duration, capacity int64) {
+	s := shapeOf(d, share)
+	return s.until(of), s.capacity
 }

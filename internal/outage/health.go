@@ -1,4 +1,4 @@
-package guard
+package outage
 
 // Whether a node of Redis is up: a breaker for each node, and a prober for each that is down or may be.
 
