@@ -110,25 +110,31 @@ func New(client rueidis.Client, opts ...Option) *Client {
 	return c
 }
 
-// Connect is rueidis.NewClient for programs that start while Redis cannot be reached. Then it returns a
-// client as well, which tries to connect every second. Its calls fail until it has, so that the failure
+// Connect is rueidis.NewClient for programs that outlive outages. It returns a client also while Redis
+// cannot be reached, which tries to connect every second. Its calls fail until it has, so that the failure
 // mode of middleware or of package fallback decides. Connect takes at most the Dialer.Timeout of the
 // option, 5 s by default, for each address. It returns an error if the option is invalid, or if Redis
 // rejects the program, for instance its password.
+//
+// The client of a single server dials again if a reply says that the server has become a replica: it is
+// the address of a service or a DNS name, behind which another server is the master now. It dials once for
+// all callers, and at most once a second. Until then, calls fail with the reply. Calls in flight have
+// another ten seconds to end on the old connections.
 func Connect(option rueidis.ClientOption) (rueidis.Client, error) {
-	client, err := rueidis.NewClient(option)
+	connect := func() (rueidis.Client, error) { return rueidis.NewClient(option) }
+	client, err := connect()
 	switch {
 	case err == nil:
-		return client, nil
+		return redisx.Redial(client, connect), nil
 	case !redisx.Away(err):
 		if client != nil {
 			client.Close()
 		}
 		return nil, err
 	case client != nil: // of a single server, which dials in each call
-		return client, nil
+		return redisx.Redial(client, connect), nil
 	}
-	return redisx.Late(err, func() (rueidis.Client, error) { return rueidis.NewClient(option) }), nil
+	return redisx.Late(err, connect), nil
 }
 
 // ID returns the client's ID: redisson.getId().

@@ -2,8 +2,12 @@ package rratelimiter
 
 import (
 	"context"
+	"crypto/tls"
+	"maps"
 	"math"
 	"math/rand/v2"
+	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -11,6 +15,7 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
+	"github.com/alicebob/miniredis/v2/server"
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -281,6 +286,40 @@ func TestConnect_RedisIsAway_CallsFailUntilItComes(t *testing.T) {
 		require.False(t, granted)
 		require.Equal(t, single, redis.Mode() == rueidis.ClientModeStandalone)
 	}
+}
+
+// TestConnect_MasterBecomesReplica_DialsAgain: a master behind one address, whose connections stay open.
+func TestConnect_MasterBecomesReplica_DialsAgain(t *testing.T) {
+	old, other := miniredis.RunT(t), miniredis.RunT(t)
+	var master atomic.Pointer[miniredis.Miniredis]
+	master.Store(old)
+	redis, err := Connect(rueidis.ClientOption{InitAddress: []string{"redis:6379"}, ForceSingleClient: true,
+		DisableCache: true,
+		DialCtxFn: func(ctx context.Context, _ string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
+			return d.DialContext(ctx, "tcp", master.Load().Addr())
+		}})
+	require.NoError(t, err)
+	defer redis.Close()
+	l := New(redis).Limiter("limiter", InitialRate(Rate{Permits: 1, Interval: time.Hour}))
+	granted, err := l.TryAcquire(t.Context(), 1)
+	require.NoError(t, err)
+	require.True(t, granted)
+
+	master.Store(other)
+	old.Server().SetPreHook(func(peer *server.Peer, command string, _ ...string) bool {
+		if command == "EVALSHA" {
+			peer.WriteError("READONLY You can't write against a read only replica.")
+		}
+		return command == "EVALSHA"
+	})
+	_, err = l.TryAcquire(t.Context(), 1)
+	require.ErrorContains(t, err, "READONLY")
+	require.Eventually(t, func() bool {
+		granted, err = l.TryAcquire(t.Context(), 1)
+		return err == nil
+	}, time.Minute, time.Millisecond)
+	require.True(t, granted, "the other server")
+	require.Equal(t, []string{"redis:6379"}, slices.Collect(maps.Keys(redis.Nodes())))
 }
 
 // TestConnect_Rejection_IsAnError: it does not pass by itself.

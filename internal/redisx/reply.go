@@ -13,14 +13,25 @@ import (
 var unable = []string{"LOADING", "BUSY", "READONLY", "MASTERDOWN", "NOREPLICAS", "OOM", "MISCONF", "CLUSTERDOWN",
 	"TRYAGAIN"}
 
-// isUnable reports whether the text of an error reply says that its server cannot serve.
-func isUnable(reply string) bool {
+// codeOf returns the code that the text of an error reply begins with.
+func codeOf(reply string) string {
 	// rueidis removes "ERR ". Redis 6 names the error of a command in a script at the end.
 	if _, inner, ok := strings.Cut(reply, ": -"); ok && strings.HasPrefix(reply, "Error running script") {
 		reply = inner
 	}
 	code, _, _ := strings.Cut(reply, " ")
-	return slices.Contains(unable, code) || strings.HasPrefix(reply, "max number of clients reached")
+	return code
+}
+
+// isUnable reports whether the text of an error reply says that its server cannot serve.
+func isUnable(reply string) bool {
+	return slices.Contains(unable, codeOf(reply)) || strings.HasPrefix(reply, "max number of clients reached")
+}
+
+// isFromReplica reports whether an error is a reply that only a replica sends.
+func isFromReplica(err error) bool {
+	reply, ok := rueidis.IsRedisErr(err)
+	return ok && slices.Contains([]string{"READONLY", "MASTERDOWN"}, codeOf(reply.Error()))
 }
 
 // Answers reports whether an error is the reply of a server that can serve. It refused this call alone.

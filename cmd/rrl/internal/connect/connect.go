@@ -173,8 +173,24 @@ type Redis struct {
 	Replica bool   // it is a single server that follows another one
 }
 
-// Open connects and detects a replica or a cluster.
+// Open connects and detects a replica or a cluster. A service connects again when its server has become a replica.
 func Open(ctx context.Context, o Options) (*Redis, error) {
+	r, err := open(ctx, o)
+	if err == nil && o.Serves {
+		r.Client = redisx.Redial(r.Client, o.connect)
+	}
+	return r, err
+}
+
+func (o Options) connect() (rueidis.Client, error) {
+	r, err := open(context.Background(), o)
+	if err != nil {
+		return nil, err
+	}
+	return r.Client, nil
+}
+
+func open(ctx context.Context, o Options) (*Redis, error) {
 	option, err := o.client()
 	if err != nil {
 		return nil, err
@@ -222,14 +238,7 @@ func (r *Redis) cluster() bool { return r.Mode() == rueidis.ClientModeCluster }
 // Late returns a connection that Open makes as soon as it can, for an error that IsAway.
 func (o Options) Late(away error) *Redis {
 	option, _ := o.client() // Open has checked it
-	client := redisx.Late(away, func() (rueidis.Client, error) {
-		r, err := Open(context.Background(), o)
-		if err != nil {
-			return nil, err
-		}
-		return r.Client, nil
-	})
-	return &Redis{Client: client, Where: strings.Join(option.InitAddress, ", ")}
+	return &Redis{Client: redisx.Late(away, o.connect), Where: strings.Join(option.InitAddress, ", ")}
 }
 
 func openCluster(option rueidis.ClientOption, where string) (*Redis, error) {

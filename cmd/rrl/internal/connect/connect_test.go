@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"math/big"
 	"net"
 	"os"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
+	peers "github.com/alicebob/miniredis/v2/server"
 	"github.com/stretchr/testify/require"
 )
 
@@ -82,6 +84,38 @@ func TestOptions_ClientCertificate_IsReadForEachConnection(t *testing.T) {
 		pair, err := option.TLSConfig.GetClientCertificate(nil)
 		require.NoError(t, err)
 		require.Equal(t, serial, pair.Leaf.SerialNumber.Int64())
+	}
+}
+
+// TestOpen_MasterBecomesReplica_ServiceConnectsAgain: also one that had to wait for Redis. A command does not.
+func TestOpen_MasterBecomesReplica_ServiceConnectsAgain(t *testing.T) {
+	for name, serves := range map[string]bool{"service": true, "late service": true, "command": false} {
+		server := miniredis.RunT(t)
+		o := Options{URL: "redis://" + server.Addr(), Timeout: time.Second, Serves: serves}
+		redis, err := Open(t.Context(), o)
+		require.NoError(t, err)
+		if name == "late service" {
+			redis.Close()
+			redis = o.Late(errors.New("away"))
+		}
+		set := func() error { return redis.Do(t.Context(), redis.B().Set().Key("k").Value("v").Build()).Error() }
+		require.Eventually(t, func() bool { return set() == nil }, 10*time.Second, time.Millisecond)
+		before := server.TotalConnectionCount()
+		server.Server().SetPreHook(func(peer *peers.Peer, command string, _ ...string) bool {
+			if command == "SET" {
+				peer.WriteError("READONLY You can't write against a read only replica.")
+			}
+			return command == "SET"
+		})
+		require.ErrorContains(t, set(), "READONLY", name)
+		if serves {
+			require.Eventually(t, func() bool { return server.TotalConnectionCount() > before }, 10*time.Second,
+				time.Millisecond)
+		} else {
+			time.Sleep(100 * time.Millisecond)
+			require.Equal(t, before, server.TotalConnectionCount())
+		}
+		redis.Close()
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -115,6 +116,217 @@ func TestLate_Close_EndsTheAttempts(t *testing.T) {
 		synctest.Wait()
 		require.ErrorIs(t, connected.Do(t.Context(), connected.B().Ping().Build()).Error(), rueidis.ErrClosing)
 	})
+}
+
+// role is a server of Redis in memory that can become a replica. Its replies to GET take five seconds.
+type role struct {
+	*miniredis.Miniredis
+
+	replica atomic.Bool
+}
+
+func newRole(t *testing.T) *role {
+	s := &role{Miniredis: miniredis.NewMiniRedis()}
+	conn, err := memredis.Connect(s.Miniredis) // the server exists from the first connection on
+	require.NoError(t, err)
+	conn.Close()
+	t.Cleanup(s.Close)
+	s.Server().SetPreHook(func(peer *server.Peer, command string, args ...string) bool {
+		switch {
+		case command == "GET":
+			time.Sleep(5 * time.Second)
+		case command == "HELLO" && len(args) == 0:
+			peer.WriteMapLen(1)
+			peer.WriteBulk("role")
+			peer.WriteBulk(map[bool]string{false: "master", true: "replica"}[s.replica.Load()])
+			return true
+		case command == "SET" && s.replica.Load():
+			peer.WriteError("READONLY You can't write against a read only replica.")
+			return true
+		}
+		return false
+	})
+	return s
+}
+
+// dialer is what a client of Redial dials: another server from time to time.
+type dialer struct {
+	server atomic.Pointer[role]
+	dials  atomic.Int32
+	open   []rueidis.Client
+}
+
+const dialTime = 10 * time.Millisecond
+
+func (a *dialer) dial() (rueidis.Client, error) {
+	a.dials.Add(1)
+	time.Sleep(dialTime)
+	client, err := memredis.Connect(a.server.Load().Miniredis)
+	a.open = append(a.open, client)
+	return client, err
+}
+
+// redialed returns a client of an address.
+func redialed(t *testing.T, at *role) (rueidis.Client, *dialer) {
+	a := new(dialer)
+	a.server.Store(at)
+	client, err := a.dial()
+	require.NoError(t, err)
+	return Redial(client, a.dial), a
+}
+
+func set(t *testing.T, c rueidis.Client) error {
+	one := c.Do(t.Context(), c.B().Set().Key("k").Value("v").Build()).Error()
+	several := c.DoMulti(t.Context(), c.B().Set().Key("k").Value("v").Build())[0].Error()
+	assert.Equal(t, one, several)
+	return one
+}
+
+func isClosed(t *testing.T, c rueidis.Client) bool {
+	return errors.Is(c.Do(t.Context(), c.B().Ping().Build()).Error(), rueidis.ErrClosing)
+}
+
+// TestRedial_ServerBecomesReplica_OneForAllCallers: calls fail until it ends. Those in flight have their replies
+// from the old connection, which is closed later.
+func TestRedial_ServerBecomesReplica_OneForAllCallers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		old, other := newRole(t), newRole(t)
+		c, at := redialed(t, old)
+		defer c.Close()
+		require.NoError(t, set(t, c))
+
+		at.server.Store(other)
+		old.replica.Store(true)
+		for range 100 {
+			go func() { assert.True(t, isFromReplica(set(t, c))) }()
+		}
+		synctest.Wait()
+		inFlight := make(chan error)
+		go func() { inFlight <- c.Do(t.Context(), c.B().Get().Key("k").Build()).Error() }()
+		synctest.Wait()
+		time.Sleep(2 * dialTime)
+		require.NoError(t, set(t, c))
+		require.EqualValues(t, 2, at.dials.Load())
+		require.NoError(t, <-inFlight)
+		require.False(t, isClosed(t, at.open[0]))
+		time.Sleep(replacedFor)
+		require.True(t, isClosed(t, at.open[0]))
+	})
+}
+
+// TestRedial_Receive_GoesOn: on the new connection, when the old one is closed.
+func TestRedial_Receive_GoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		old, other := newRole(t), newRole(t)
+		c, at := redialed(t, old)
+		old.replica.Store(true)
+		at.server.Store(other)
+		require.Error(t, set(t, c))
+		received, ended := make(chan string, 1), make(chan error)
+		go func() {
+			ended <- c.Receive(t.Context(), c.B().Subscribe().Channel("c").Build(),
+				func(m rueidis.PubSubMessage) { received <- m.Message })
+		}()
+		time.Sleep(dialTime)
+		require.Equal(t, 1, old.Publish("c", "old"))
+		require.Equal(t, "old", <-received)
+		time.Sleep(replacedFor + time.Second)
+		require.Equal(t, 1, other.Publish("c", "new"))
+		require.Equal(t, "new", <-received)
+		c.Close()
+		require.ErrorIs(t, <-ended, rueidis.ErrClosing)
+	})
+}
+
+// TestRedial_ServerStaysReplica_OneASecond: each such connection is closed at once.
+func TestRedial_ServerStaysReplica_OneASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		only := newRole(t)
+		c, at := redialed(t, only)
+		defer c.Close()
+		only.replica.Store(true)
+		for begin := time.Now(); time.Since(begin) < time.Minute; time.Sleep(time.Millisecond) {
+			require.True(t, isFromReplica(set(t, c)))
+		}
+		require.InDelta(t, 60, at.dials.Load(), 2)
+		for _, client := range at.open[1:] {
+			require.True(t, isClosed(t, client))
+		}
+		only.replica.Store(false)
+		require.NoError(t, set(t, c))
+	})
+}
+
+// TestRedial_Close_ClosesAll: the client in use, one that it has replaced, and one that is being dialed.
+func TestRedial_Close_ClosesAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		only := newRole(t)
+		c, at := redialed(t, only)
+		at.server.Store(newRole(t))
+		only.replica.Store(true)
+		require.Error(t, set(t, c))
+		time.Sleep(reconnectPause + 2*dialTime)
+		at.server.Load().replica.Store(true)
+		at.server.Store(newRole(t))
+		require.Error(t, set(t, c))
+		time.Sleep(dialTime / 2)
+		c.Close()
+		c.Close()
+		time.Sleep(dialTime)
+		synctest.Wait()
+		require.True(t, isClosed(t, c))
+		require.Len(t, at.open, 3)
+		for _, client := range at.open {
+			require.True(t, isClosed(t, client))
+		}
+	})
+}
+
+// TestRedial_NewServerCannotBeUsed_KeepsTheClient: it cannot be dialed, or is a cluster.
+func TestRedial_NewServerCannotBeUsed_KeepsTheClient(t *testing.T) {
+	cluster := miniredis.RunT(t)
+	for name, connect := range map[string]func() (rueidis.Client, error){
+		"refused": func() (rueidis.Client, error) { return nil, io.EOF },
+		"refused, forced to be single": func() (rueidis.Client, error) {
+			client, err := memredis.Connect(cluster)
+			require.NoError(t, err)
+			return client, io.EOF
+		},
+		"cluster": func() (rueidis.Client, error) {
+			return rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{cluster.Addr()}, DisableCache: true})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			only := newRole(t)
+			var client rueidis.Client
+			client, err := memredis.Connect(only.Miniredis)
+			require.NoError(t, err)
+			dialed := make(chan rueidis.Client, 1)
+			c := Redial(client, func() (rueidis.Client, error) {
+				client, err := connect()
+				dialed <- client
+				return client, err
+			})
+			only.replica.Store(true)
+			require.Error(t, set(t, c))
+			got := <-dialed
+			only.replica.Store(false)
+			require.NoError(t, set(t, c))
+			require.Eventually(t, func() bool { return got == nil || isClosed(t, got) }, time.Minute, time.Millisecond)
+			require.Equal(t, rueidis.ClientModeStandalone, c.Mode())
+			c.Close()
+		})
+	}
+}
+
+// TestRedial_OtherModes_IsTheClient: rueidis finds the new master.
+func TestRedial_OtherModes_IsTheClient(t *testing.T) {
+	address := miniredis.RunT(t).Addr()
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{address}, DisableCache: true})
+	require.NoError(t, err)
+	defer client.Close()
+	require.Equal(t, rueidis.ClientModeCluster, client.Mode())
+	require.Same(t, client, Redial(client, nil))
 }
 
 func TestAway_Errors_ThatMayPass(t *testing.T) {
