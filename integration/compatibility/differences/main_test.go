@@ -44,10 +44,13 @@ func TestMain(m *testing.M) {
 		version = servers.VersionOf(t, redis)
 		here = rratelimiter.New(redis)
 		java = oracle.Start(t, redissonVersion, oracle.Single(server.Addr()))
-		// The server has the scripts of both libraries from here on, since tests count script calls.
+		// The server has the scripts of both libraries from here on, since tests count script calls: before
+		// Redis 6.2, a call of one that it does not have counts as well.
 		require.NoError(t, here.Limiter("warm").SetRate(t.Context(), perMinute(10)))
-		take(t, here.Limiter("warm"), 1)
 		take(t, java.Limiter("warm"), 1)
+		first := rratelimiter.New(redis) // whose first call counts drift
+		take(t, first.Limiter("warm"), 1)
+		require.NoError(t, first.Flush(t.Context()))
 	})
 }
 

@@ -28,6 +28,7 @@ type Feature struct {
 // What servers older than 7.0 lack.
 var (
 	CopyCommand     = Feature{"COPY", release{6, 2, 0}}
+	PauseWrites     = Feature{"CLIENT PAUSE WRITE", release{6, 2, 0}}
 	ExpireCondition = Feature{"a condition of PEXPIRE", release{7, 0, 0}}
 	ExpireTime      = Feature{"PEXPIRETIME", release{7, 0, 0}}
 )
