@@ -131,7 +131,7 @@ func TestTryAcquire_CallersShareACall_EachHasItsAnswer(t *testing.T) {
 }
 
 // TestRefund_ReleaseCutTheGrant_RefundsTheRest: a refund returns no more than the grant still
-// holds.
+// holds, whichever library has released.
 func TestRefund_ReleaseCutTheGrant_RefundsTheRest(t *testing.T) {
 	for _, test := range []struct {
 		granted, released, refunded int64
@@ -151,21 +151,63 @@ func TestRefund_ReleaseCutTheGrant_RefundsTheRest(t *testing.T) {
 		{1<<32 - 1, 5, 290, map[string]int64{"a": 1<<32 - 296, "b": 20}},
 		{1<<32 - 1, 0, 1<<32 - 1, map[string]int64{"b": 20}},
 	} {
-		withRedis(t, func(t *testing.T, f *fixture) {
-			free := int64(maxPermits)
-			l := f.limiter(Rate{Permits: free, Interval: time.Second})
-			f.granted(l, "a", test.granted)
-			time.Sleep(time.Millisecond)
-			f.granted(l, "b", 20)
-			require.NoError(t, l.Release(t.Context(), test.released))
-			require.NoError(t, f.refund(l, "a", test.refunded, test.granted))
-			assert.Equal(t, test.kept, f.grants(), "%+v", test)
-			for _, n := range test.kept {
-				free -= n
+		for by, release := range map[string]func(f *fixture, l *Limiter){
+			"Go":                     func(f *fixture, l *Limiter) { require.NoError(f, l.Release(f.Context(), test.released)) },
+			"Redisson's main branch": func(f *fixture, _ *Limiter) { f.redissonShrinks(test.released) },
+		} {
+			runWithRedis(t, fmt.Sprint(by, " ", test.granted, " ", test.released), func(t *testing.T, f *fixture) {
+				free := int64(maxPermits)
+				l := f.limiter(Rate{Permits: free, Interval: time.Second})
+				f.granted(l, "a", test.granted)
+				time.Sleep(time.Millisecond)
+				f.granted(l, "b", 20)
+				release(f, l)
+				require.NoError(t, f.refund(l, "a", test.refunded, test.granted))
+				assert.Equal(t, test.kept, f.grants(), "%+v", test)
+				for _, n := range test.kept {
+					free -= n
+				}
+				f.RequireAvailable(l, free)
+				f.Redis.Del("{limiter}:value")
+				f.RequireAvailable(l, free)
+			})
+		}
+	}
+}
+
+// TestRefund_ReleasesOfRedisson_FreeNoOtherPermits: a lease and a plain grant are refunded after releases of
+// Redisson 4.7.0, which leave the grants, and of its main branch, in any order. Only what 4.7.0 has released is drift,
+// and a count corrects it.
+func TestRefund_ReleasesOfRedisson_FreeNoOtherPermits(t *testing.T) {
+	for _, test := range []struct {
+		releases     []int64 // below 0: of 4.7.0
+		drift        int64
+		lease, plain int64 // that the members hold after the releases
+	}{
+		{[]int64{25}, 0, 20, 25}, {[]int64{60}, 0, 10, 0}, {[]int64{70}, 0, 0, 0}, {[]int64{100}, 0, 0, 0},
+		{[]int64{-25}, 25, 20, 50}, {[]int64{-25, 60}, 10, 10, 0}, {[]int64{60, -5}, 5, 10, 0},
+		{[]int64{-30, 25, -30}, 45, 20, 25}, {[]int64{55, -10, 30}, 0, 0, 0},
+	} {
+		runWithRedis(t, fmt.Sprint(test.releases), func(t *testing.T, f *fixture) {
+			l := f.limiter(Rate{Permits: 100, Interval: time.Hour})
+			f.granted(l, "a", 50)
+			lease := f.leased(l.wire.client, 20, time.Second)
+			synctest.Wait()
+			for _, permits := range test.releases {
+				if permits < 0 {
+					f.redissonReleases(-permits)
+				} else {
+					f.redissonShrinks(permits)
+				}
 			}
-			f.RequireAvailable(l, free)
-			f.Redis.Del("{limiter}:value")
-			f.RequireAvailable(l, free)
+			assert.Equal(t, test.drift, f.drift())
+			require.NoError(t, l.wire.refund(t.Context(), 15, lease[:17], 20, ""))
+			assert.EqualValues(t, test.plain+max(0, test.lease-15), f.sum(), "the lease returns what it has")
+			require.NoError(t, f.refund(l, "a", 30, 50))
+			assert.EqualValues(t, max(0, test.plain-30)+max(0, test.lease-15), f.sum(), "in use")
+			assert.LessOrEqual(t, f.drift(), test.drift)
+			f.recount(l)
+			assert.Zero(t, f.drift())
 		})
 	}
 }

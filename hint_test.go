@@ -1,7 +1,10 @@
 package rratelimiter
 
 import (
+	"cmp"
 	"context"
+	"maps"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -13,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rratelimiter/rratelimiter/internal/inside"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
@@ -175,6 +179,34 @@ func (f *fixture) redissonReleases(permits int64) {
 	f.Helper()
 	value := f.Stored("{limiter}:value")
 	f.RequireNoError(f.Redis.Incr("{limiter}:value", int(min(f.rate()-value, permits))))
+}
+
+// redissonShrinks takes permits off the grants and raises the value, as the release of Redisson's main branch does:
+// the oldest grants first, expired ones too. It leaves drift only if the value is missing.
+func (f *fixture) redissonShrinks(permits int64) {
+	f.Helper()
+	value := f.rate()
+	if f.Redis.Exists("{limiter}:value") {
+		value = f.Stored("{limiter}:value")
+	}
+	raised := min(f.rate(), value+permits)
+	set, _ := f.Redis.SortedSet("{limiter}:permits")
+	grants := maps.Clone(set)
+	members := slices.SortedFunc(maps.Keys(grants), func(a, b string) int {
+		return cmp.Or(cmp.Compare(grants[a], grants[b]), cmp.Compare(a, b))
+	})
+	for _, member := range members {
+		if permits == 0 {
+			break
+		}
+		held, _ := inside.PermitsOf(member)
+		f.RequireNoError(f.Redis.ZRem("{limiter}:permits", member))
+		if held > permits {
+			f.RequireNoError(f.Redis.ZAdd("{limiter}:permits", grants[member], memberOf(grantOf(member), held-permits)))
+		}
+		permits -= min(held, permits)
+	}
+	require.NoError(f, f.Redis.Set("{limiter}:value", strconv.FormatInt(raised, 10)))
 }
 
 // countedNow lets the next count of drift wait for an hour.

@@ -391,8 +391,12 @@ func (f *fixture) randomDrift(random *rand.Rand, grants, bound int, drifts bool)
 				c.taken = c.taken[:last]
 				require.NoError(f, taken.Refund(f.Context(), 1+random.Int64N(taken.Permits)))
 			}
-		case k < 955:
+		case k < 952:
 			require.NoError(f, c.Release(f.Context(), size()))
+		case k < 955:
+			if f.Redis.Exists("{limiter}:value") {
+				f.redissonShrinks(size())
+			}
 		case k < 961:
 			f.Redis.Del("{limiter}:value")
 		case k < 969 && (!drifts || !f.Redis.Exists("{limiter}:value")):

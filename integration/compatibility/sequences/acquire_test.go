@@ -193,12 +193,22 @@ func (m *model) release(n int64) calls.Reply {
 		if !there {
 			value = v.rate
 		}
+		if m.applies(releaseShrinksGrants) {
+			v.shrink(n)
+		}
 		v.set(min(v.rate, value+n))
 		m.live(v)
 		return calls.Done
 	}
 	free, _ := m.reclaim(v)
 	v.set(min(v.rate, free+n))
+	v.shrink(n)
+	m.live(v)
+	return calls.Done
+}
+
+// shrink takes permits off the grants, the oldest first.
+func (v view) shrink(n int64) {
 	for n > 0 && len(v.pair.Grants) > 0 {
 		oldest := &v.pair.Grants[0]
 		cut := min(n, oldest.Permits)
@@ -210,6 +220,4 @@ func (m *model) release(n int64) calls.Reply {
 	if len(v.pair.Grants) == 0 {
 		v.unlink()
 	}
-	m.live(v)
-	return calls.Done
 }

@@ -63,7 +63,7 @@ func (lp *limiterPair) swap() {
 
 func (r *run) newPair(title string) *limiterPair {
 	of := func(name string) testLimiter {
-		name = fmt.Sprintf("%s/%d/%s/%s", r.version, r.seed, title, name)
+		name = fmt.Sprintf("%s/%d/%d/%s/%s", r.version, r.ofMain, r.seed, title, name)
 		return testLimiter{name: name, other: name + "2", id: r.java.ID()}
 	}
 	return &limiterPair{a: of("a"), b: of("b")}

@@ -36,6 +36,7 @@ const (
 	stateTTLExtended                       // state does not expire before its configuration
 	clientTTLExtended                      // per-client state expires later than the limiter
 	oldClientState                         // setRate of a PER_CLIENT limiter leaves per-client state (old)
+	releaseShrinksGrants                   // release removes grants, expired ones first (Redisson's main branch)
 	differenceCount
 )
 

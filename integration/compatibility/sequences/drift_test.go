@@ -12,6 +12,7 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/integration/compatibility/oracle"
 	"github.com/rratelimiter/rratelimiter/integration/tools/ledger"
+	"github.com/rratelimiter/rratelimiter/integration/tools/state"
 )
 
 const (
@@ -52,7 +53,7 @@ func (d *drift) take(t *testing.T, most int) {
 	}
 }
 
-// Java changes a busy limiter, so that the value and the grants do not match. After that, only Go
+// Java changes a busy limiter, so that the value and the grants may not match. After that, only Go
 // calls it. Every window that begins an interval later holds at most the rate, and in every such
 // window the rate can be taken.
 func TestDrift_EachChange_IsCorrected(t *testing.T) {
@@ -71,24 +72,48 @@ type driftChange struct {
 	kind        rratelimiter.RateType
 	rate, after int64 // before and after the change
 	leases      bool
-	make        func(ctx context.Context, change driftChange, l *oracle.Limiter) error
+	make        func(ctx context.Context, r *run, change driftChange, name string) error
 }
 
 func driftChanges() []driftChange {
 	const overall, perClient = rratelimiter.Overall, rratelimiter.PerClient
-	release := func(permits int64) func(context.Context, driftChange, *oracle.Limiter) error {
-		return func(ctx context.Context, _ driftChange, l *oracle.Limiter) error { return l.Release(ctx, permits) }
+	type makes = func(ctx context.Context, r *run, change driftChange, name string) error
+	release := func(permits int64) makes {
+		return func(ctx context.Context, r *run, _ driftChange, name string) error {
+			return r.java.Limiter(name).Release(ctx, permits)
+		}
 	}
-	sets := func(ctx context.Context, change driftChange, l *oracle.Limiter) error {
-		return l.SetRate(ctx, change.javaRate())
+	ofMain := func(permits int64) makes {
+		return func(ctx context.Context, r *run, _ driftChange, name string) error {
+			_, err := mainBranch{redis: r.redis, keys: state.KeysOf(name, r.java.ID())}.release(ctx, permits)
+			return err
+		}
 	}
-	keeps := func(ctx context.Context, change driftChange, l *oracle.Limiter) error {
-		return l.SetRateArgs(ctx, change.javaRate(), true)
+	each := func(all ...makes) makes {
+		return func(ctx context.Context, r *run, change driftChange, name string) error {
+			for _, one := range all {
+				if err := one(ctx, r, change, name); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}
+	sets := func(ctx context.Context, r *run, change driftChange, name string) error {
+		return r.java.Limiter(name).SetRate(ctx, change.javaRate())
+	}
+	keeps := func(ctx context.Context, r *run, change driftChange, name string) error {
+		return r.java.Limiter(name).SetRateArgs(ctx, change.javaRate(), true)
 	}
 	return []driftChange{
 		{"Java releases", overall, 100, 100, false, release(100)},
 		{"Java releases a part", overall, 100, 100, false, release(30)},
 		{"Java releases, one of two Clients leases", overall, 100, 100, true, release(100)},
+		{"Java of the main branch releases", overall, 100, 100, false, ofMain(100)},
+		{"Java of the main branch releases a part", overall, 100, 100, false, ofMain(30)},
+		{"Java of the main branch releases, one of two Clients leases", overall, 100, 100, true, ofMain(100)},
+		{"both release", overall, 100, 100, false, each(ofMain(20), release(30), ofMain(20), release(10))},
+		{"both release, one of two Clients leases", overall, 100, 100, true, each(release(30), ofMain(50))},
 		{"Java lowers the rate and keeps the state", overall, 100, 10, false, keeps},
 		{"Java raises a rate of a thousand and keeps the state", overall, 1000, 1500, false, keeps},
 		{"Java lowers a rate per client", perClient, 100, 10, false, sets},
@@ -123,7 +148,7 @@ func (r *run) requireCorrection(t *testing.T, change driftChange) {
 		d.take(t, int(change.rate)/20)
 	}
 	d.offset.Store(0)
-	err := change.make(t.Context(), change, r.java.Limiter(d.name))
+	err := change.make(t.Context(), r, change, d.name)
 	if errors.Is(err, oracle.ErrUnsupported) {
 		require.NotEqual(t, "4.7.0", r.version)
 		t.Logf("Redisson %s has no such call: nothing was tested", r.version)
