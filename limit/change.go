@@ -159,7 +159,7 @@ var ErrNotPausable = errors.New("limit: the limiter has no Pause")
 
 // Pause denies everything for a time from now on, in all processes that share the limiter. A longer
 // pause stays, and a time above Most of the limiter's [Pause] is cut to Most. 0 ends the pause at
-// once, and what follows it. Pause takes no permits and returns none.
+// once. Pause takes no permits and returns none.
 //
 // Callers of Acquire and TryAcquireWithin wait for the end. If another Client ends the pause, they
 // learn it within five seconds. A call that is under way when the pause begins may be granted.
@@ -190,7 +190,7 @@ func (l *Limiter) Pause(ctx context.Context, d time.Duration) error {
 		return fmt.Errorf("%w: open %q with a Pause beside its policies", ErrNotPausable, l.Name())
 	}
 	// Rounded up, so that a short pause does not end one.
-	length := strconv.FormatInt(int64((d+time.Microsecond-1)/time.Microsecond), 10)
+	length := strconv.FormatInt(int64((d+time.Millisecond-1)/time.Millisecond), 10)
 	_, err := engine.Change(ctx, l.wire.plan.client.Engine, keys,
 		func(ctx context.Context) (rueidis.RedisMessage, error) {
 			return l.wire.run(ctx, pause, []string{length})

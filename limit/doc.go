@@ -61,14 +61,13 @@
 //   - An aligned window and a [Calendar] unit count theirs until the length of the window after the
 //     last of them. If a clock is set back later than that, the same window is empty again.
 //   - An [InFlight] counts each grant for its Lease.
-//   - A [Pause] lasts for the time that its Client gave.
+//   - A [Pause] ends when its key expires, by the clock of Redis.
 //
 // # Leases
 //
 // With [rratelimiter.WithLease], a [FixedWindow], a [Calendar] and several of them lease permits.
 // Leased permits are used before the end of the window that counts them. The other policies do not
-// lease, and none does beside one of them. A [Pause] beside them leases nothing during a pause, and while
-// permits come free after it.
+// lease, and none does beside one of them. During a pause, nothing is leased.
 //
 // A lease ends with its window by the clock of its Client. If that clock is behind another one by
 // s, the process may use its lease for s after the other has opened the next window. That is at
@@ -84,7 +83,7 @@
 // If a name contains "{", its braces stay, and its keys have two colons: "{tenant}:7::". No two
 // names share a key. Two policies of a name that differ only in their permits would share a key,
 // which is an error. A key expires when it no longer counts any permit, so each user can have a
-// name. That of a bucket or a Smooth expires a second later, that of a Pause a minute after its end.
+// name. That of a bucket or a Smooth expires a second later.
 // [Taken.Settle] leaves "{user:7}:settled:" and 16 digits for five minutes.
 //
 // If a deployment changes the policies of a name, they take effect with the next call. A policy of

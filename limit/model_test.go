@@ -50,12 +50,8 @@ func TestPolicies_RandomCalls_MatchTheirModels(t *testing.T) {
 	}
 }
 
-// withPause is a policy beside a Pause of a minute at most. After one its permits come free within so
-// many microseconds.
-type withPause struct {
-	Policy
-	permits, within int64
-}
+// withPause is a policy beside a Pause of a minute at most.
+type withPause struct{ Policy }
 
 // modelled is a policy of 10 permits, none of which returns within a minute, and the model of its kind. Random
 // calls of the others of its kind are compared with the model.
@@ -146,7 +142,7 @@ func modelOfBucket(p TokenBucket) policymodel.Model {
 func modelOf(p Policy) (m policymodel.Model, limit int64) {
 	if p, ok := p.(withPause); ok {
 		m, limit = modelOf(p.Policy)
-		return &policymodel.Pause{Model: m, Permits: p.permits, Within: p.within}, limit
+		return &policymodel.Pause{Model: m}, limit
 	}
 	d, _ := policy.Of(p)
 	for _, row := range models {
@@ -170,7 +166,12 @@ var steps = func() int {
 func sequence(f *clocked, l *Limiter, p Policy, random *rand.Rand, steps int) {
 	ctx := context.Background()
 	m, limit := modelOf(p)
+	unit := int64(1) // of the times between calls
 	_, pauses := p.(withPause)
+	if pauses {
+		unit = 1000 // in which Redis counts the rest of a pause
+	}
+	advance := func(d int64) { f.advance(micros((d + unit - 1) / unit * unit)) }
 	most := min(mostOf(p), 4*limit) // a Smooth has no other bound
 	var log []string
 	granted := f.now
@@ -183,19 +184,19 @@ func sequence(f *clocked, l *Limiter, p Policy, random *rand.Rand, steps int) {
 		// Usually until permits return.
 		switch random.IntN(12) {
 		case 0:
-			f.advance(micros(m.Wait(f.now, 1+random.Int64N(most))))
+			advance(m.Wait(f.now, 1+random.Int64N(most)))
 		case 1:
-			f.advance(micros(max(0, m.Reset(f.now)-random.Int64N(2))))
+			advance(max(0, m.Reset(f.now)-random.Int64N(2)))
 		case 2:
-			f.advance(max(0, micros(m.Wait(f.now, 1+random.Int64N(most)))-1*time.Microsecond))
+			advance(max(0, m.Wait(f.now, 1+random.Int64N(most))-1))
 		case 3:
 			if f.back {
-				f.advance(-micros(random.Int64N([]int64{5e5, 36e8}[random.IntN(2)])))
+				advance(-random.Int64N([]int64{5e5, 36e8}[random.IntN(2)]))
 			}
 		case 4, 5, 6:
-			f.advance(micros(random.Int64N(1 + m.Reset(f.now)/4)))
+			advance(random.Int64N(1 + m.Reset(f.now)/4))
 		case 7:
-			f.advance(micros(random.Int64N(1 + min(m.Reset(f.now), 500_000))))
+			advance(random.Int64N(1 + min(m.Reset(f.now), 500_000)))
 		}
 		n := 1 + random.Int64N(cmp.Or(min(most, 1+random.Int64N(most)), 1))
 		if f.lives && random.IntN(4) > 0 {

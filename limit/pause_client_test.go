@@ -123,41 +123,25 @@ func TestPause_Lease_EndsWithIt(t *testing.T) {
 		window := New(rratelimiter.New(f.Conn), "name", FixedWindow{10_000, time.Hour, false})
 		assert.EqualValues(t, 10_000-4200, peekAll(t, window)[0].Remaining, "unused permits were returned")
 		time.Sleep(9 * time.Second)
-		begin := time.Now()
-		granted := f.CountGranted(one, 500, time.Millisecond)
-		assert.InDelta(t, float64(time.Since(begin))/float64(time.Minute)*10_000, granted, 25, "the pace")
+		assert.Equal(t, 500, f.CountGranted(one, 500, time.Millisecond))
 		time.Sleep(time.Second)
 	})
 }
 
-// TestPause_ClocksDiffer_ItsLengthIsKept by each Client's own clock and by the server's.
+// TestPause_ClocksDiffer_ItsLengthIsKept: it ends by the clock of Redis.
 func TestPause_ClocksDiffer_ItsLengthIsKept(t *testing.T) {
-	for name, behind := range map[string]time.Duration{
-		"behind": 20 * time.Second, "ahead": -20 * time.Second, "far ahead": -100 * time.Second,
-	} {
-		t.Run(name, func(t *testing.T) {
-			f := newClocked(t)
-			f.set(begin - begin%1000)
-			clock := rratelimiter.WithClock(func() time.Time { return time.UnixMicro(f.clock.Load()).Add(-behind) })
-			policies := []Policy{FixedWindow{100, time.Second, false}, Pause{time.Hour}}
-			one, other := New(f.client, "name", policies...), New(rratelimiter.New(f.connect(), clock), "name", policies...)
-			rest := func(l *Limiter) time.Duration { return redistest.Result(t, l.Take, 1).RetryAfter }
-			pauseFor(t, one, 30*time.Second)
-			assert.Equal(t, 30*time.Second, rest(one))
-			assert.Equal(t, max(0, 30*time.Second+behind), rest(other))
-			pauseFor(t, other, 40*time.Second)
-			assert.Equal(t, max(40*time.Second, 30*time.Second+behind), rest(other))
-			assert.GreaterOrEqual(t, rest(one), 30*time.Second, "it is not shortened")
-			assert.GreaterOrEqual(t, f.redis.TTL("{name}:pause"), 100*time.Second)
-			pauseFor(t, one, 5*time.Minute)
-			pauseFor(t, other, time.Second)
-			assert.GreaterOrEqual(t, f.redis.TTL("{name}:pause"), 6*time.Minute, "nor does it expire earlier")
-			f.advance(5 * time.Minute)
-			assert.LessOrEqual(t, rest(one), time.Second)
-			f.advance(3 * time.Minute)
-			assert.Zero(t, rest(one))
-			assert.Zero(t, rest(other))
-			assert.Empty(t, f.redis.Keys()[1:])
-		})
+	f := newClocked(t)
+	clock := rratelimiter.WithClock(func() time.Time { return time.UnixMicro(f.clock.Load()).Add(-time.Hour) })
+	policies := []Policy{FixedWindow{100, time.Second, false}, Pause{time.Hour}}
+	one, behind := New(f.client, "name", policies...), New(rratelimiter.New(f.connect(), clock), "name", policies...)
+	for _, of := range []*Limiter{one, behind} {
+		pauseFor(t, of, 30*time.Second)
+		for _, l := range []*Limiter{one, behind} {
+			assert.Equal(t, 30*time.Second, redistest.Result(t, l.Take, 1).RetryAfter)
+		}
+		f.advance(30 * time.Second)
+		for _, l := range []*Limiter{one, behind} {
+			assert.True(t, redistest.Result(t, l.TryAcquire, 1))
+		}
 	}
 }

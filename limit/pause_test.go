@@ -1,10 +1,12 @@
 package limit
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/policy"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
@@ -24,6 +25,7 @@ func pauseFor(t testing.TB, l *Limiter, d time.Duration) {
 // TestPause_AnotherClient_DeniesEverything, and without a pause nothing is stored.
 func TestPause_AnotherClient_DeniesEverything(t *testing.T) {
 	f := newClocked(t)
+	f.set(begin - begin%1000)
 	open := func() *Limiter {
 		return New(rratelimiter.New(f.connect(), rratelimiter.WithClock(func() time.Time { return time.UnixMicro(f.now) })),
 			"name", FixedWindow{10, time.Minute, false}, Pause{time.Hour})
@@ -32,15 +34,14 @@ func TestPause_AnotherClient_DeniesEverything(t *testing.T) {
 	require.True(t, redistest.Result(t, one.Take, 1).Allowed)
 	assert.Equal(t, []string{"{name}:window:60000"}, f.redis.Keys())
 	pauseFor(t, one, 30*time.Second)
-	assert.Equal(t, 90*time.Second, f.redis.TTL("{name}:pause").Round(time.Second))
+	assert.Equal(t, 30*time.Second, f.redis.TTL("{name}:pause"))
 	f.advance(10 * time.Second)
-	const rest = 20*time.Second + 211*time.Microsecond // the end is a whole millisecond
-	// All ten permits are free after the ninth step of the pace.
-	want := rratelimiter.Decision{Limit: 10, RetryAfter: rest, ResetAfter: rest + 54*time.Second}
+	const rest = 20 * time.Second
+	want := rratelimiter.Decision{Limit: 10, RetryAfter: rest, ResetAfter: 50 * time.Second}
 	assert.Equal(t, want, redistest.Result(t, other.Take, 1))
 	each := redistest.Result(t, other.TakeEach, 1)
 	assert.True(t, each[0].Allowed)
-	assert.Equal(t, rratelimiter.Decision{RetryAfter: rest, ResetAfter: rest + 54*time.Second}, each[1])
+	assert.Equal(t, rratelimiter.Decision{RetryAfter: rest, ResetAfter: rest}, each[1], "until when it lasts")
 	assert.Equal(t, each, peekAll(t, other))
 	f.advance(rest)
 	assert.True(t, redistest.Result(t, other.TryAcquire, 1))
@@ -71,8 +72,11 @@ func TestPause_Invalid_IsATypedError(t *testing.T) {
 	assert.ErrorIs(t, Join(f.client.Limiter("other")).Pause(t.Context(), time.Second), ErrNotPausable)
 	assert.ErrorIs(t, new(Limiter).Pause(t.Context(), time.Second), rratelimiter.ErrNoClient)
 	assert.Empty(t, f.redis.Keys())
-	for _, text := range []string{"x", "1", "1 2 3", "-1 2", "1234567890123456 0"} {
+	for text, ttl := range map[string]time.Duration{"x": time.Minute, "1": time.Minute, "paused": 0} {
 		require.NoError(t, f.redis.Set("{name}:pause", text))
+		if ttl > 0 {
+			f.redis.SetTTL("{name}:pause", ttl)
+		}
 		want := &rratelimiter.StateError{Key: "{name}:pause", Value: text}
 		assert.Equal(t, want, l.Pause(t.Context(), time.Second))
 		assert.Equal(t, want, redistest.Err(l.Take(t.Context(), 1)))
@@ -93,19 +97,13 @@ func TestPause_Joined_DeniesAll(t *testing.T) {
 	require.True(t, redistest.Result(t, l.TryAcquire, 2))
 	pauseFor(t, gate, time.Minute)
 	d := redistest.Result(t, l.Take, 1)
-	assert.Equal(t, rratelimiter.Decision{Limit: 10, RetryAfter: time.Minute, ResetAfter: 64500 * time.Millisecond}, d)
+	assert.Equal(t, rratelimiter.Decision{Limit: 10, RetryAfter: time.Minute, ResetAfter: time.Minute}, d)
 	assert.True(t, redistest.Result(t, java.TryAcquire, 1), "by itself it knows no pause")
 	pauseFor(t, l, 2*time.Minute)
 	assert.Equal(t, 2*time.Minute, redistest.Result(t, gate.Take, 1).RetryAfter)
 	f.advance(2 * time.Minute)
-	granted, d := takeUpTo(t, l, 10)
-	assert.EqualValues(t, 1, granted)
-	assert.Equal(t, rratelimiter.Decision{Allowed: true, Limit: 10, ResetAfter: 5 * time.Second}, d)
-	assert.Equal(t, 1500*time.Millisecond, redistest.Result(t, l.Take, 3).RetryAfter, "the pace is Redisson's rate")
-	f.advance(1500 * time.Millisecond)
-	assert.True(t, redistest.Result(t, l.TryAcquire, 3))
-	f.advance(3500 * time.Millisecond)
-	assert.True(t, redistest.Result(t, l.TryAcquire, 6), "all that are free")
+	assert.Equal(t, rratelimiter.Decision{Allowed: true, Limit: 10, ResetAfter: 5 * time.Second},
+		redistest.Result(t, l.Take, 10), "all that are free")
 	two := Join(New(f.client, "{n}a", Pause{time.Hour}), New(f.client, "{n}b", Pause{time.Minute}), java)
 	pauseFor(t, two, 2*time.Hour)
 	for _, of := range []*Limiter{two, New(f.client, "{n}a", Pause{time.Hour}), New(f.client, "{n}b", Pause{time.Hour})} {
@@ -113,95 +111,62 @@ func TestPause_Joined_DeniesAll(t *testing.T) {
 	}
 }
 
-// TestPause_Ends_NoBurstFollows: the callers of several Clients that waited through a pause are served at
-// the pace until none is left, and so are those that come then. Some use the server's clock.
-func TestPause_Ends_NoBurstFollows(t *testing.T) {
-	const second = time.Second
+// TestPause_Ends_ShareIsAsBefore: callers that always wait take an estimate and settle for a quarter. Beside each
+// policy, the permits that they use after a pause are those that they use without one.
+func TestPause_Ends_ShareIsAsBefore(t *testing.T) {
+	const minute, estimate, used = time.Minute, 80, 20
 	for name, p := range map[string]Policy{
-		"window": FixedWindow{10, second, false}, "aligned": FixedWindow{10, second, true},
-		"log": SlidingLog{10, second}, "cells": SlidingWindow{10, second, 0},
-		"bucket": TokenBucket{10, 10, second}, "large bucket": TokenBucket{20, 10, second},
-		"small bucket": TokenBucket{5, 10, second}, "bucket of one": TokenBucket{1, 10, second},
-		"leaky": LeakyBucket{10, 10, second}, "smooth": Smooth{Permits: 10, Interval: second},
-		"warm-up": Smooth{Permits: 10, Interval: second, WarmUp: 3 * second},
+		"window": FixedWindow{480, minute, false}, "aligned": FixedWindow{480, minute, true},
+		"log": SlidingLog{480, minute}, "cells": SlidingWindow{480, minute, 0},
+		"bucket": TokenBucket{480, 480, minute}, "small bucket": TokenBucket{80, 480, minute},
+		"leaky": LeakyBucket{480, 480, minute}, "smooth": Smooth{Permits: 480, Interval: minute},
+		"warm-up": Smooth{Permits: 480, Interval: minute, WarmUp: 10 * time.Second},
 	} {
 		runWithRedis(t, name, func(t *testing.T, f *fixture) {
-			pauseFor(t, New(f.client, "name", p, Pause{time.Hour}), 3*second)
-			var callers []*Limiter
-			for i := range 5 {
-				clock := []rratelimiter.Option{rratelimiter.WithServerTime()}[:i%2]
-				l := New(rratelimiter.New(f.Conn, clock...), "name", p, Pause{time.Hour})
-				callers = append(callers, slices.Repeat([]*Limiter{l}, 5)...)
+			usedWith := func(pauses bool) int64 {
+				ctx, cancel := context.WithCancel(t.Context())
+				var total atomic.Int64
+				var all sync.WaitGroup
+				for range 2 { // processes
+					l := New(rratelimiter.New(f.Conn), fmt.Sprint("name", pauses), p, Pause{time.Hour})
+					for range 2 {
+						all.Go(func() {
+							for taken := new(Taken); taken.Acquire(ctx, estimate, l) == nil; taken = new(Taken) {
+								total.Add(used)
+								time.Sleep(850 * time.Millisecond)
+								_ = taken.Settle(ctx, used)
+							}
+						})
+					}
+					time.Sleep(time.Minute) // a new bucket is full
+					if pauses {
+						pauseFor(t, l, time.Second)
+					}
+				}
+				time.Sleep(2 * minute)
+				before := total.Load()
+				time.Sleep(11 * minute) // also whole cycles of the cells, of 66 s
+				cancel()
+				all.Wait()
+				return total.Load() - before
 			}
-			at := grantTimes(t, callers)
-			slower := name == "cells" || name == "warm-up"
-			for i, got := range at {
-				due := 3*second + time.Duration(i)*100*time.Millisecond
-				assert.GreaterOrEqual(t, got, due, "%v", at)
-				assert.True(t, slower || got <= due+10*time.Millisecond, "%v", at)
-				assert.GreaterOrEqual(t, got-at[max(0, i-1)], time.Duration(min(i, 1))*90*time.Millisecond, "%v", at)
-			}
-			granted, _ := takeUpTo(t, callers[0], 1000)
-			assert.LessOrEqual(t, granted, int64(1))
-			time.Sleep(3 * second)
-			free := peekAll(t, New(f.client, "name", p))[0].Remaining
-			granted, _ = takeUpTo(t, callers[0], 5)
-			assert.Equal(t, min(free, 5), granted, "the pace ends once all permits are free")
+			without := usedWith(false)
+			assert.InDelta(t, without, usedWith(true), 0.03*float64(without))
 		})
-	}
-}
-
-// TestPause_SeveralPolicies_FastestSetsThePace, within a minute.
-func TestPause_SeveralPolicies_FastestSetsThePace(t *testing.T) {
-	second, daily := FixedWindow{10, time.Second, false}, SlidingLog{1000, 24 * time.Hour}
-	for name, test := range map[string]struct {
-		policies []Policy
-		pace     time.Duration
-	}{
-		"two":           {[]Policy{daily, second}, 100 * time.Millisecond},
-		"two, turned":   {[]Policy{second, daily}, 100 * time.Millisecond},
-		"a slow one":    {[]Policy{daily}, 60 * time.Millisecond},
-		"a full bucket": {[]Policy{TokenBucket{20, 5, time.Second}}, 200 * time.Millisecond},
-		"none":          {nil, 0},
-	} {
-		f := newClocked(t)
-		f.set(begin - begin%1000)
-		l := New(f.client, "name", append(test.policies, Pause{time.Hour})...)
-		pauseFor(t, l, time.Second)
-		f.advance(time.Second)
-		assert.True(t, redistest.Result(t, l.TryAcquire, 1), name)
-		assert.Equal(t, test.pace, redistest.Result(t, l.Take, 1).RetryAfter, name)
 	}
 }
 
 // TestPause_RandomCalls_MatchTheModel: beside each kind of policy, with all fields of a Decision.
 func TestPause_RandomCalls_MatchTheModel(t *testing.T) {
 	for _, one := range comparedPolicies {
-		p := withPause{Policy: one}
-		if d, _ := policy.Of(one); d.Refill != policy.Held {
-			all := float64(d.Local.Interval.Microseconds()) * float64(d.Local.Permits) / float64(d.Local.Returns)
-			p.permits, p.within = d.Local.Permits, int64(math.Round(min(6e7, all)))
-		}
 		for name, opts := range map[string][]rratelimiter.Option{
 			"": nil, ", denials remembered": {rratelimiter.WithDenialCache(1 << 62)},
 		} {
-			t.Run(fmt.Sprintf("%T%+v%s", p.Policy, p.Policy, name), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%T%+v%s", one, one, name), func(t *testing.T) {
 				f := newClocked(t, opts...)
-				l := New(f.client, "name", p.Policy, Pause{time.Minute})
-				sequence(f, l, p, rand.New(rand.NewPCG(1, 2)), steps)
+				l := New(f.client, "name", one, Pause{time.Minute})
+				sequence(f, l, withPause{one}, rand.New(rand.NewPCG(1, 2)), steps)
 			})
 		}
 	}
-}
-
-// TestPauseForecast_DuringAPause_KnowsOnePermit: the permits after it come free one after another, which a
-// denial from memory must not overlook.
-func TestPauseForecast_DuringAPause_KnowsOnePermit(t *testing.T) {
-	for permits, want := range map[int64]bool{1: true, 2: false, 5: false} {
-		after, known := pauseForecast{usage{5, 0}, 10 * time.Second, time.Second}.wait(permits)
-		assert.Equal(t, time.Second, after)
-		assert.Equal(t, want, known, permits)
-	}
-	_, known := pauseForecast{rest: time.Second}.wait(5)
-	assert.True(t, known, "without a pace all come free at its end")
 }

@@ -47,7 +47,6 @@ func newPlan(client *rratelimiter.Client, policies []Policy) (*plan, error) {
 
 // planOf returns the plan of valid policies.
 func planOf(client inside.Client, members []member) *plan {
-	setPace(members)
 	p := &plan{client: client, members: members, most: engine.MaxPermits, script: scriptFor(acquire, members)}
 	kinds := make([]string, len(members))
 	for i, m := range members {

@@ -140,10 +140,8 @@ func TestPolicies_Texts_AreRead(t *testing.T) {
 		{"smooth:1000", "e 1e+30 1699999999000000 0 5 6", policy.State{}, true},
 		{"warmup:1000", "e 1.5 1699999999000000 3000000 5", policy.State{}, true},
 		{"smooth:1000", "e x 1699999999000000 3000000", policy.State{}, true},
-		{"pause", "1700000001000 0", policy.State{Busy: second}, false},
-		{"pause", "1699999999000 3", policy.State{}, false},
-		{"pause", "1700000001000", policy.State{}, true},
-		{"pause", "e 0", policy.State{}, true},
+		{"pause", "paused", policy.State{Busy: second}, false},
+		{"pause", "1700000001000 0", policy.State{}, true},
 		{"log:2000", "e 1699999997000 0 1 1,e 1699999999000 0 2 3,e 1700000000000 0 4 7", logged, false},
 		{"log:2000", "e 1699999999000 0 2 9007199254740991,e 1700000000000 0 4 3", logged, false},
 		{"log:2000", "x,e 1699999990000 0 2 2", policy.State{}, false}, // all are expired

@@ -3,7 +3,6 @@ package policies
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -40,9 +39,8 @@ func TestPolicies_RealServer_MatchesMiniredis(t *testing.T) {
 		"two windows, a bucket": {limit.FixedWindow{Permits: 5, Interval: hour},
 			limit.FixedWindow{Permits: 20, Interval: 7 * hour},
 			limit.TokenBucket{Capacity: 20, Refill: 4, Interval: hour}},
-		"InFlight":          {limit.InFlight{Permits: 10, Lease: hour}},
-		"a window, places":  {limit.FixedWindow{Permits: 20, Interval: hour}, limit.InFlight{Permits: 10, Lease: hour / 3}},
-		"a window, a pause": {limit.FixedWindow{Permits: 10, Interval: hour}, limit.Pause{Most: hour}},
+		"InFlight":         {limit.InFlight{Permits: 10, Lease: hour}},
+		"a window, places": {limit.FixedWindow{Permits: 20, Interval: hour}, limit.InFlight{Permits: 10, Lease: hour / 3}},
 		"a log, cells, a smooth": {limit.SlidingLog{Permits: 9, Interval: hour},
 			limit.SlidingWindow{Permits: 12, Interval: 2 * hour}, limit.Smooth{Permits: 9, Interval: hour}},
 		"all windows": all(func(d time.Duration) limit.Policy { return limit.FixedWindow{Permits: 10, Interval: d} }),
@@ -82,16 +80,6 @@ func TestPolicies_RealServer_MatchesMiniredis(t *testing.T) {
 				case 2:
 					want, wantErr = reference.Peek(ctx)
 					got, err = real.Peek(ctx)
-				case 3:
-					d := time.Duration(random.Int64N(int64(hour)))
-					if random.IntN(3) == 0 {
-						d = 0
-					}
-					if wantErr = reference.Pause(ctx, d); !errors.Is(wantErr, limit.ErrNotPausable) {
-						err = real.Pause(ctx, d)
-					} else {
-						wantErr = nil
-					}
 				default:
 					want, wantErr = reference.TakeEach(ctx, n)
 					got, err = real.TakeEach(ctx, n)
@@ -106,6 +94,26 @@ func TestPolicies_RealServer_MatchesMiniredis(t *testing.T) {
 			assert.Empty(t, keys)
 		})
 	}
+}
+
+func TestPause_Server_EndsByItsClock(t *testing.T) {
+	const rest = 300 * time.Millisecond
+	s := clocked.Start(t)
+	policies := []limit.Policy{limit.FixedWindow{Permits: 10, Interval: time.Hour}, limit.Pause{Most: time.Hour}}
+	l := limit.New(s.Client, "name", policies...)
+	require.NoError(t, l.Pause(t.Context(), rest))
+	require.NoError(t, l.Pause(t.Context(), rest/2), "a longer pause stays")
+	begin := time.Now()
+	d := redistest.Result(t, l.Take, 1)
+	assert.False(t, d.Allowed)
+	assert.InDelta(t, rest, d.RetryAfter, float64(rest/2)-1)
+	s.Now = s.Now.Add(time.Hour) // the Client's clock has no effect
+	require.NoError(t, l.Acquire(t.Context(), 1))
+	assert.Greater(t, time.Since(begin), rest/2)
+	require.NoError(t, l.Pause(t.Context(), time.Hour))
+	assert.InDelta(t, time.Hour, redistest.Result(t, l.TakeEach, 1)[1].RetryAfter, float64(time.Minute))
+	require.NoError(t, l.Pause(t.Context(), 0))
+	assert.True(t, redistest.Result(t, l.TryAcquire, 1))
 }
 
 // most is how many policies a limiter may have. A Lua function has a limited number of local variables.

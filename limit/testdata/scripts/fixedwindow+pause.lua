@@ -8,7 +8,7 @@ if now == '' then
 end
 now = max(0, now)
 local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
-backdate = tonumber(ARGV[7 + 3] or '')
+backdate = tonumber(ARGV[6 + 3] or '')
 local most1, end1, length1, renews1 = ARGV[4] + 0, nil, ARGV[5], ARGV[6] ~= ''
 local count1, head1, text1 = 0, false, call('GET', KEYS[1]) or ''
 if text1 ~= '' then
@@ -27,32 +27,19 @@ if not head1 then
   end
 end
 local free1 = most1 - count1
-local free2, most2, text2 = 9007199254740992, 9007199254740992, call('GET', KEYS[2]) or ''
-local rest2, end2, taken2, permits2, within2 = 0, 0, 0, 0, 0
-if text2 ~= '' then
-  local finish, taken = match(text2, '^(%d+) (%d+)$')
-  if not finish or #finish > 15 or #taken > 16 then
-    return {3, 2, text2}
+local free2, most2, text2, rest2 = 9007199254740992, 9007199254740992, '', call('PTTL', KEYS[2])
+if rest2 ~= -2 then
+  local found = call('GET', KEYS[2])
+  if found ~= 'paused' or rest2 < 0 then
+    return {3, 2, found}
   end
-  local permits, within = match(ARGV[7], '^(%d*) (%d+)$')
-  end2, taken2, permits2, within2 = finish + 0, taken + 0, tonumber(permits or ''), tonumber(within or '')
-  if within2 and not permits2 then
-    local rate = call('HMGET', KEYS[within2], 'rate', 'interval')
-    permits2, within2 = tonumber(rate[1] or ''), min(60000, tonumber(rate[2] or '') or 0) * 1000
-  end
-  permits2, within2 = min(9007199254740992, permits2 or 0), permits2 and within2 or 0
-  rest2 = end2 * 1000 - now
   if rest2 > 0 then
     free2 = 0
-  elseif permits2 > 0 and within2 > 0 then
-    free2 = floor(-rest2 * permits2 / within2) + 1 - taken2
-  end
-  if free2 >= permits2 and rest2 <= 0 then
-    free2, text2, rest2, permits2, within2 = most2, '', 0, 0, 0
   end
 end
+rest2 = max(0, rest2)
 local free, most, credit = min(free1, free2), min(most1, most2), 9007199254740992
-local runs, flags = ARGV[7 + 1] or '', ARGV[7 + 2] or ''
+local runs, flags = ARGV[6 + 1] or '', ARGV[6 + 2] or ''
 local total, epoch, granted, answers, above = ARGV[2] + 0, ARGV[3], 0, nil, false
 local ordered = flags == 'do'
 local want = ordered and most or 0
@@ -89,14 +76,14 @@ elseif runs ~= '' or total > most then
   end
   answers = table.concat(answers) .. part
 end
-local leased, span = nil, ARGV[7 + 5]
+local leased, span = nil, ARGV[6 + 5]
 if span then
   leased, span = 0, tonumber(span)
   span = min(span, floor(length1 / 16), floor(end1 - now / 1000),
     head1 and not renews1 and call('PTTL', KEYS[1]) or length1 + 0)
-  span = text2 == '' and span or 0
+  span = free2 > 0 and span or 0
   if granted == total and span > 0 then
-    leased = max(0, min(tonumber(ARGV[7 + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
+    leased = max(0, min(tonumber(ARGV[6 + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
     granted = granted + leased
   end
 end
@@ -108,12 +95,6 @@ if granted > 0 then
   else
     call('SET', KEYS[1], text1, 'PX', length1)
   end
-  if text2 ~= '' and rest2 <= 0 then
-    taken2 = min(9007199254740992, taken2 + min(granted, max(0, free2)))
-    text2 = format('%d %d', end2, taken2)
-    local life = ceil(((taken2 + permits2) * within2 / permits2 + rest2) / 1000)
-    call('SET', KEYS[2], text2, 'PX', format('%d', max(call('PTTL', KEYS[2]), life)))
-  end
 end
 if flags ~= 'd' and flags ~= 'do' and not above and not leased then
   if granted == total then
@@ -123,7 +104,7 @@ if flags ~= 'd' and flags ~= 'do' and not above and not leased then
   end
 end
 local report1 = {text1, count1, end1 * 1000 - now}
-local report2 = {text2, rest2, taken2, permits2, within2}
+local report2 = {text2, rest2 * 1000}
 if leased then
   return {0, answers or '*', report1, report2, leased, span}
 end
@@ -157,30 +138,17 @@ if not head1 then
   end
 end
 local free1 = most1 - count1
-local free2, most2, text2 = 9007199254740992, 9007199254740992, call('GET', KEYS[2]) or ''
-local rest2, end2, taken2, permits2, within2 = 0, 0, 0, 0, 0
-if text2 ~= '' then
-  local finish, taken = match(text2, '^(%d+) (%d+)$')
-  if not finish or #finish > 15 or #taken > 16 then
-    return {3, 2, text2}
+local free2, most2, text2, rest2 = 9007199254740992, 9007199254740992, '', call('PTTL', KEYS[2])
+if rest2 ~= -2 then
+  local found = call('GET', KEYS[2])
+  if found ~= 'paused' or rest2 < 0 then
+    return {3, 2, found}
   end
-  local permits, within = match(ARGV[7], '^(%d*) (%d+)$')
-  end2, taken2, permits2, within2 = finish + 0, taken + 0, tonumber(permits or ''), tonumber(within or '')
-  if within2 and not permits2 then
-    local rate = call('HMGET', KEYS[within2], 'rate', 'interval')
-    permits2, within2 = tonumber(rate[1] or ''), min(60000, tonumber(rate[2] or '') or 0) * 1000
-  end
-  permits2, within2 = min(9007199254740992, permits2 or 0), permits2 and within2 or 0
-  rest2 = end2 * 1000 - now
   if rest2 > 0 then
     free2 = 0
-  elseif permits2 > 0 and within2 > 0 then
-    free2 = floor(-rest2 * permits2 / within2) + 1 - taken2
-  end
-  if free2 >= permits2 and rest2 <= 0 then
-    free2, text2, rest2, permits2, within2 = most2, '', 0, 0, 0
   end
 end
+rest2 = max(0, rest2)
 local granted, epoch, answers, want = ARGV[2] + 0, ARGV[3], nil, 1
 count1 = min(9007199254740992, count1 + granted) -- only Charge reaches this
 text1 = (head1 or format('%s %d ', epoch, end1)) .. format('%d', count1)
@@ -189,14 +157,8 @@ if head1 and not renews1 then
 else
   call('SET', KEYS[1], text1, 'PX', length1)
 end
-if text2 ~= '' and rest2 <= 0 then
-  taken2 = min(9007199254740992, taken2 + min(granted, max(0, free2)))
-  text2 = format('%d %d', end2, taken2)
-  local life = ceil(((taken2 + permits2) * within2 / permits2 + rest2) / 1000)
-  call('SET', KEYS[2], text2, 'PX', format('%d', max(call('PTTL', KEYS[2]), life)))
-end
 local report1 = {text1, count1, end1 * 1000 - now}
-local report2 = {text2, rest2, taken2, permits2, within2}
+local report2 = {text2, rest2 * 1000}
 return {0, '*', report1, report2}
 
 ---- release
@@ -227,7 +189,7 @@ if not head1 then
   end
 end
 local free1 = most1 - count1
-local n, receipts = tonumber(ARGV[2]), {unpack(ARGV, 6 + 1)}
+local n, receipts = tonumber(ARGV[2]), {unpack(ARGV, 5 + 1)}
 do
   local receipt = receipts[1]
   if count1 > 0 and (not receipt or match(receipt, '^%w+ ') == match(head1, '^%w+ ')) then
@@ -268,33 +230,20 @@ if not head1 then
   end
 end
 local free1 = most1 - count1
-local free2, most2, text2 = 9007199254740992, 9007199254740992, call('GET', KEYS[2]) or ''
-local rest2, end2, taken2, permits2, within2 = 0, 0, 0, 0, 0
-if text2 ~= '' then
-  local finish, taken = match(text2, '^(%d+) (%d+)$')
-  if not finish or #finish > 15 or #taken > 16 then
-    return {3, 2, text2}
+local free2, most2, text2, rest2 = 9007199254740992, 9007199254740992, '', call('PTTL', KEYS[2])
+if rest2 ~= -2 then
+  local found = call('GET', KEYS[2])
+  if found ~= 'paused' or rest2 < 0 then
+    return {3, 2, found}
   end
-  local permits, within = match(ARGV[5], '^(%d*) (%d+)$')
-  end2, taken2, permits2, within2 = finish + 0, taken + 0, tonumber(permits or ''), tonumber(within or '')
-  if within2 and not permits2 then
-    local rate = call('HMGET', KEYS[within2], 'rate', 'interval')
-    permits2, within2 = tonumber(rate[1] or ''), min(60000, tonumber(rate[2] or '') or 0) * 1000
-  end
-  permits2, within2 = min(9007199254740992, permits2 or 0), permits2 and within2 or 0
-  rest2 = end2 * 1000 - now
   if rest2 > 0 then
     free2 = 0
-  elseif permits2 > 0 and within2 > 0 then
-    free2 = floor(-rest2 * permits2 / within2) + 1 - taken2
-  end
-  if free2 >= permits2 and rest2 <= 0 then
-    free2, text2, rest2, permits2, within2 = most2, '', 0, 0, 0
   end
 end
+rest2 = max(0, rest2)
 local answers, want = '*', 1
 local report1 = {text1, count1, end1 * 1000 - now}
-local report2 = {text2, rest2, taken2, permits2, within2}
+local report2 = {text2, rest2 * 1000}
 return {0, answers, report1, report2}
 
 ---- pause
@@ -308,36 +257,21 @@ end
 now = max(0, now)
 local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
 local pause = tonumber(ARGV[2])
-local free2, most2, text2 = 9007199254740992, 9007199254740992, call('GET', KEYS[2]) or ''
-local rest2, end2, taken2, permits2, within2 = 0, 0, 0, 0, 0
-if text2 ~= '' then
-  local finish, taken = match(text2, '^(%d+) (%d+)$')
-  if not finish or #finish > 15 or #taken > 16 then
-    return {3, 2, text2}
+local free2, most2, text2, rest2 = 9007199254740992, 9007199254740992, '', call('PTTL', KEYS[2])
+if rest2 ~= -2 then
+  local found = call('GET', KEYS[2])
+  if found ~= 'paused' or rest2 < 0 then
+    return {3, 2, found}
   end
-  local permits, within = match(ARGV[6], '^(%d*) (%d+)$')
-  end2, taken2, permits2, within2 = finish + 0, taken + 0, tonumber(permits or ''), tonumber(within or '')
-  if within2 and not permits2 then
-    local rate = call('HMGET', KEYS[within2], 'rate', 'interval')
-    permits2, within2 = tonumber(rate[1] or ''), min(60000, tonumber(rate[2] or '') or 0) * 1000
-  end
-  permits2, within2 = min(9007199254740992, permits2 or 0), permits2 and within2 or 0
-  rest2 = end2 * 1000 - now
   if rest2 > 0 then
     free2 = 0
-  elseif permits2 > 0 and within2 > 0 then
-    free2 = floor(-rest2 * permits2 / within2) + 1 - taken2
-  end
-  if free2 >= permits2 and rest2 <= 0 then
-    free2, text2, rest2, permits2, within2 = most2, '', 0, 0, 0
   end
 end
-if pause > 0 then
-  local finish = max(rest2 > 0 and end2 or 0, ceil((now + pause) / 1000))
-  local life = max(call('PTTL', KEYS[2]), finish - millis + 60000)
-  call('SET', KEYS[2], format('%d 0', finish), 'PX', format('%d', life))
-else
+rest2 = max(0, rest2)
+if pause == 0 then
   call('UNLINK', KEYS[2])
+elseif pause > rest2 then
+  call('SET', KEYS[2], 'paused', 'PX', ARGV[2])
 end
 return 1
 
