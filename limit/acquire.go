@@ -97,7 +97,7 @@ func (w *wire) Answer(b *engine.Batch, message rueidis.RedisMessage) (again bool
 	if !b.AnswerBy(s, letters, w.AboveLimit) {
 		return false, w.unexpected(message)
 	}
-	if waiters {
+	if waiters || w.plan.counts {
 		b.Denied = 0
 	}
 	return false, nil

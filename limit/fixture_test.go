@@ -28,6 +28,7 @@ type clocked struct {
 	now    int64        // Unix microseconds
 	clock  atomic.Int64 // now, for counts of drift in the background
 	back   bool         // the clock may go back: the server's stands still then, so that nothing expires
+	whole  bool         // time goes on by whole milliseconds, as the expiry of a key does
 	lives  bool         // in a synctest bubble, whose clock now is: leases end by it
 }
 
@@ -62,6 +63,9 @@ func (f *clocked) advance(d time.Duration) {
 		f.set(time.Now().UnixMicro())
 		return
 	}
+	if f.whole {
+		d = d.Round(time.Millisecond)
+	}
 	f.set(f.now + d.Microseconds())
 	if !f.back {
 		f.redis.FastForward(d)
@@ -91,7 +95,10 @@ func eachPolicy(t *testing.T, policies []Policy, test func(t *testing.T, f *fixt
 
 // mostOf returns the permits that a policy can grant at once.
 func mostOf(p Policy) int64 {
-	if beside, ok := p.(withPause); ok {
+	switch beside := p.(type) {
+	case withPause:
+		p = beside.Policy
+	case withPenalty:
 		p = beside.Policy
 	}
 	d, _ := policy.Of(p)

@@ -100,6 +100,9 @@ func invalidPolicies() [][]Policy {
 		{Smooth{Permits: 1, Interval: maxInterval}}, {Smooth{Permits: 1, Interval: maxInterval / 4, WarmUp: time.Hour}},
 		{window, Pause{}}, {window, Pause{-second}}, {window, Pause{500 * time.Microsecond}},
 		{window, Pause{second}, Pause{time.Hour}},
+		{window, Penalty{}}, {window, Penalty{0, second, second, false}}, {window, Penalty{1, 0, second, false}},
+		{window, Penalty{1, second, time.Microsecond, false}},
+		{window, Penalty{1, second, second, false}, Penalty{2, second, second, false}},
 	}
 }
 

@@ -53,6 +53,12 @@ func TestPolicies_RandomCalls_MatchTheirModels(t *testing.T) {
 // withPause is a policy beside a Pause of a minute at most.
 type withPause struct{ Policy }
 
+// withPenalty is a policy beside a Penalty.
+type withPenalty struct {
+	Policy
+	penalty Penalty
+}
+
 // modelled is a policy of 10 permits, none of which returns within a minute, and the model of its kind. Random
 // calls of the others of its kind are compared with the model.
 type modelled struct {
@@ -144,6 +150,11 @@ func modelOf(p Policy) (m policymodel.Model, limit int64) {
 		m, limit = modelOf(p.Policy)
 		return &policymodel.Pause{Model: m}, limit
 	}
+	if p, ok := p.(withPenalty); ok {
+		m, limit = modelOf(p.Policy)
+		return &policymodel.Penalty{Model: m, Denials: p.penalty.Denials, Within: p.penalty.Within.Microseconds(),
+			For: p.penalty.For.Microseconds(), Renew: p.penalty.Renew}, limit
+	}
 	d, _ := policy.Of(p)
 	for _, row := range models {
 		if reflect.TypeOf(row.ten) == reflect.TypeOf(p) {
@@ -168,8 +179,9 @@ func sequence(f *clocked, l *Limiter, p Policy, random *rand.Rand, steps int) {
 	m, limit := modelOf(p)
 	unit := int64(1) // of the times between calls
 	_, pauses := p.(withPause)
-	if pauses {
-		unit = 1000 // in which Redis counts the rest of a pause
+	penalty, penalizes := m.(*policymodel.Penalty)
+	if pauses || penalizes {
+		unit = 1000 // in which Redis counts the rest of a pause or a penalty
 	}
 	advance := func(d int64) { f.advance(micros((d + unit - 1) / unit * unit)) }
 	most := min(mostOf(p), 4*limit) // a Smooth has no other bound
@@ -180,6 +192,7 @@ func sequence(f *clocked, l *Limiter, p Policy, random *rand.Rand, steps int) {
 			f.redis.FlushAll()
 			f.set(begin)
 			m, _ = modelOf(p)
+			penalty, _ = m.(*policymodel.Penalty)
 		}
 		// Usually until permits return.
 		switch random.IntN(12) {
@@ -222,6 +235,9 @@ func sequence(f *clocked, l *Limiter, p Policy, random *rand.Rand, steps int) {
 			call, n = "Pause", random.Int64N([]int64{1, 1e6, 9e7}[random.IntN(3)])
 			err = l.Pause(ctx, micros(n))
 			m.(*policymodel.Pause).Pause(f.now, min(n, 6e7))
+		case penalizes && (kind == 2 || kind == 19):
+			call, err = "Pause", l.Pause(ctx, 0)
+			penalty.Forgive()
 		case kind == 2:
 			call = "Peek"
 			got, want = peekAll(f, l)[0], decision(m, limit, f.now, 1, m.Wait(f.now, 1) == 0)
@@ -237,10 +253,16 @@ func sequence(f *clocked, l *Limiter, p Policy, random *rand.Rand, steps int) {
 			if free > 0 {
 				require.True(f, policymodel.Take(m, f.now, free))
 			}
+			if penalizes && free == 0 {
+				penalty.Denied(f.now)
+			}
 			want = decision(m, limit, f.now, 1, free > 0)
 		default:
 			got, err = l.Take(ctx, n)
 			ok := policymodel.Take(m, f.now, n)
+			if penalizes && !ok {
+				penalty.Denied(f.now)
+			}
 			want = decision(m, limit, f.now, n, ok)
 		}
 		if call == "Charge" || got.Allowed && (call == "Take" || call == "TakeUpTo") {
@@ -251,7 +273,7 @@ func sequence(f *clocked, l *Limiter, p Policy, random *rand.Rand, steps int) {
 		if got.Remaining < want.Remaining && (f.lives || !want.Allowed) {
 			got.Remaining = want.Remaining // an answer from memory does not count what has returned since
 		}
-		if pauses && !want.Allowed {
+		if (pauses || penalizes) && !want.Allowed {
 			got.Remaining = want.Remaining // that of the policy that denies for longest
 		}
 		if call == "Peek" && f.lives {
@@ -260,7 +282,7 @@ func sequence(f *clocked, l *Limiter, p Policy, random *rand.Rand, steps int) {
 		require.Equal(f, want, got, "%v", log[max(0, len(log)-5):])
 		// No key stays too long, and none expires too early.
 		for _, key := range f.redis.Keys() {
-			if f.back || pauses {
+			if f.back || pauses || penalizes {
 				continue
 			}
 			full, taken := staysOf(p)

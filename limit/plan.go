@@ -23,6 +23,7 @@ type plan struct {
 	leases  bool           // all policies can lease
 	shared  bool           // a member is of Redisson's layout
 	holds   bool           // a member's permits are held until they are returned
+	counts  bool           // a member counts denials, so that none is answered from memory
 	spread  time.Duration  // of the waiters for one permit, if a policy is a bucket: see state.Lag
 	kinds   string         // of the policies, for an Observer
 }
@@ -65,6 +66,7 @@ func planOf(client inside.Client, members []member) *plan {
 	p.kinds = strings.Join(slices.Compact(kinds), "+")
 	p.leases = !slices.ContainsFunc(members, func(m member) bool { return !m.has("lease") })
 	p.shared, p.holds = slices.ContainsFunc(members, isRedisson), slices.ContainsFunc(members, isHeld)
+	p.counts = slices.ContainsFunc(members, isPenalty)
 	return p
 }
 

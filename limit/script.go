@@ -34,8 +34,11 @@ var scripts sync.Map // string -> *redisx.Script
 // scriptFor returns the script of a call for policies.
 func scriptFor(c call, members []member) *redisx.Script {
 	key := string(c)
-	for _, m := range members {
+	for i, m := range members {
 		key += " " + m.described.Lua
+		if isPenalty(m) {
+			key += " " + beside(members, i)
+		}
 	}
 	found, ok := scripts.Load(key)
 	if !ok {
@@ -97,6 +100,9 @@ func sectionText(c call, members []member, index int, section string) string {
 	first := argument(c, members, index)
 	for i := range p.arguments(nil, time.Time{}) {
 		pairs = append(pairs, fmt.Sprintf("ARGV[@%d]", i+1), fmt.Sprintf("ARGV[%d]", first+i+1))
+	}
+	if isPenalty(members[index]) {
+		pairs = append(pairs, "beside@", beside(members, index))
 	}
 	return strings.NewReplacer(append(pairs, "@", fmt.Sprint(index+1))...).Replace(parts.Text(section))
 }

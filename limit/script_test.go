@@ -40,8 +40,11 @@ func limitersToAssemble(f *clocked) map[string]*Limiter {
 		"redisson+redisson": Join(shared, f.client.Limiter("other")),
 		"fixedwindow+redisson+tokenbucket": Join(New(f.client, "a", models[0].ten), shared,
 			New(f.client, "b", TokenBucket{Capacity: 5, Refill: 1, Interval: time.Millisecond})),
-		"fixedwindow+pause": New(f.client, "name", models[0].ten, Pause{time.Hour}),
-		"redisson+pause":    Join(shared, New(f.client, "gate", Pause{time.Hour})),
+		"fixedwindow+pause":   New(f.client, "name", models[0].ten, Pause{time.Hour}),
+		"redisson+pause":      Join(shared, New(f.client, "gate", Pause{time.Hour})),
+		"fixedwindow+penalty": New(f.client, "name", models[0].ten, Penalty{1, time.Minute, time.Hour, false}),
+		"smooth+penalty+fixedwindow": Join(New(f.client, "a", tenSmooth, Penalty{1, time.Minute, time.Hour, false}),
+			New(f.client, "b", models[0].ten)),
 	}
 	for _, p := range everyPolicy {
 		l := New(f.client, "name", p)
@@ -57,7 +60,7 @@ func limitersToAssemble(f *clocked) map[string]*Limiter {
 // TestScripts_Assembled_AreGolden: testdata/scripts shows what Redis runs. Write it with -update.
 func TestScripts_Assembled_AreGolden(t *testing.T) {
 	for name, l := range limitersToAssemble(newClocked(t)) {
-		several := []string{"tokenbucket+fixedwindow", "fixedwindow+redisson+tokenbucket", "fixedwindow+pause"}
+		several := []string{"tokenbucket+fixedwindow", "fixedwindow+redisson+tokenbucket", "fixedwindow+pause", "fixedwindow+penalty"}
 		if !slices.Contains(several, name) && (strings.Contains(name, "+") || name == "redisson") {
 			continue // these scripts of several policies are enough to read
 		}

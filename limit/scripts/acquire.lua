@@ -29,6 +29,7 @@
 --   lease    Lowers span, the milliseconds in which leased permits are used. A policy without it
 --            cannot lease.
 --   settle   Runs before the others take, also if nothing is granted.
+--   denied   Runs before the others take. beside@ is free permits: see beside in penalty.go.
 --   take     Takes granted permits, more than 0, and sets text@.
 --   function Sets a function of this kind of policies.
 --   release  Returns n permits, at most those that are taken. With a receipt it is a refund: the
@@ -109,6 +110,7 @@ if span then
   end
 end
 --@each settle
+--@each denied
 if granted > 0 then
   --@each take
 end
