@@ -71,6 +71,29 @@ func TestHeaders_Pause_ShowsTheOtherPolicies(t *testing.T) {
 	})
 }
 
+// A Penalty is in no header before it denies. Then a denial names it, and shows the numbers of the others.
+func TestHeaders_Penalty_ShowsTheOtherPolicies(t *testing.T) {
+	guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
+		minute := limit.FixedWindow{Permits: 1, Interval: time.Minute}
+		choose := perIP(client, minute, limit.Penalty{Denials: 2, Within: time.Minute, For: 10 * time.Minute})
+		get := func() *httptest.ResponseRecorder { return serve(httplimit.Middleware(choose)(ok), request()) }
+		for _, want := range []struct{ limits, after, violated string }{
+			{`"minute";r=0;t=60`, "", ""}, {`"minute";r=0;t=60`, "60", "minute"}, {`"minute";r=0;t=60`, "600", "penalty"},
+		} {
+			r := get()
+			assert.Equal(t, []string{`"minute";q=1;w=60`}, r.Header()["Ratelimit-Policy"])
+			assert.Equal(t, []string{want.limits}, r.Header()["Ratelimit"])
+			assert.Equal(t, want.after, r.Header().Get("Retry-After"))
+			assert.Contains(t, r.Body.String(), want.violated)
+		}
+		time.Sleep(9 * time.Minute)
+		r := get()
+		assert.Equal(t, 429, r.Code)
+		assert.Contains(t, r.Body.String(), `"violated-policies":["penalty"]`)
+		assert.Equal(t, "60", r.Header().Get("Retry-After"))
+	})
+}
+
 // In a denial, Reset is the time of Retry-After. RateLimit describes the limits, whose time is exact.
 // The t of a policy with permits left is at most that of the policy that denies.
 func TestSpread_HeaderStyles_DelayResetButNotWindow(t *testing.T) {

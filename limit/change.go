@@ -159,7 +159,7 @@ var ErrNotPausable = errors.New("limit: the limiter has no Pause")
 
 // Pause denies everything for a time from now on, in all processes that share the limiter. A longer
 // pause stays, and a time above Most of the limiter's [Pause] is cut to Most. 0 ends the pause at
-// once, and so it does a [Penalty]. Pause takes no permits and returns none.
+// once, and a [Penalty] too. Pause takes no permits and returns none.
 //
 // Callers of Acquire and TryAcquireWithin wait for the end. If another Client ends the pause, they
 // learn it within five seconds. A call that is under way when the pause begins may be granted.

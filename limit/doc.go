@@ -18,7 +18,8 @@
 //   - [SlidingLog], or [SlidingWindow] for large quotas, if no interval may hold more than the limit
 //   - [FixedWindow] for the lowest cost, [Calendar] for a quota per day or month
 //   - [TokenBucket] for a rate with bursts, [LeakyBucket] for evenly spaced work
-//   - [Smooth] for Guava's RateLimiter, [Pause] for a stop of all processes
+//   - [Smooth] for Guava's RateLimiter, [Pause] for a stop of all processes,
+//     [Penalty] for a time without grants after many denials
 //   - [InFlight] for calls that run at once
 //
 // With an invalid policy, calls of [New] and [NewKeyed] fail. [Validate] finds it before, such as in
@@ -61,7 +62,7 @@
 //   - An aligned window and a [Calendar] unit count theirs until the length of the window after the
 //     last of them. If a clock is set back later than that, the same window is empty again.
 //   - An [InFlight] counts each grant for its Lease.
-//   - A [Pause] ends when its key expires, by the clock of Redis.
+//   - A [Pause] and a [Penalty] end when their key expires, by the clock of Redis.
 //
 // # Leases
 //

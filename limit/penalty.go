@@ -44,6 +44,7 @@ var _ = policy.Register(policy.Kind[Penalty]{
 		}
 	},
 	NoRate: true,
+	Nested: true,
 	Fields: []policy.Field{
 		{Name: "denials", Type: policy.Count, Min: 1, Max: maxPermits, Want: "a whole number of denials, 1 to 2^53"},
 		{Name: "within", Type: policy.Duration},

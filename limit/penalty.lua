@@ -31,7 +31,7 @@ if granted < total and not ordered then
     elseif count@ == denials then
       call('SET', KEYS[@1], format('%d', count@), 'PX', ARGV[@2])
     else
-      call('INCRBY', KEYS[@1], format('%d', denials))
+      call('SET', KEYS[@1], format('%d', count@), 'KEEPTTL')
     end
   end
   if begins then

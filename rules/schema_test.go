@@ -59,7 +59,7 @@ func TestSchema_Definitions_HaveTheFieldsOfTheFormat(t *testing.T) {
 			same(name, def(name), fieldsAt(t, place))
 		}
 	}
-	assert.Len(t, s.Defs, 33, "a definition that no test covers")
+	assert.Len(t, s.Defs, 34, "a definition that no test covers")
 }
 
 // TestSchema_Policies_AreThoseRegistered: their names, and for each field the policies that have it. Write
@@ -69,8 +69,8 @@ func TestSchema_Policies_AreThoseRegistered(t *testing.T) {
 	have := make(map[string][]string)
 	for _, k := range policy.Kinds() {
 		names = append(names, fmt.Sprintf("        %q", k.Name))
-		for _, f := range k.Fields {
-			have[f.Name] = append(have[f.Name], strconv.Quote(k.Name))
+		for _, name := range k.InFile() {
+			have[name] = append(have[name], strconv.Quote(k.Name))
 		}
 	}
 	for _, name := range policy.Fields() {
@@ -122,6 +122,8 @@ func TestSchema_Files_AreValidatedAsByTheParser(t *testing.T) {
 		limit("' 10 / s '"), limit("10/1m30s"), limit("1/.5s"), limit("1/1000000us"), limit("2/2w"), limit("0/s"),
 		limit("{permits: 0, per: 5.s}"), limit("{rate: 1/month, policy: calendar, in: UTC}"),
 		limit("{rate: 1/s, name: 'a b'}"), one("limits: {redisson: q}"), limit("{in_flight: 1000000, lease: 30s}"),
+		limit("[9/s, {penalty: {denials: 20, within: 1m, for: 10m, renew: true}}]"),
+		limit("[9/s, {policy: penalty, name: banned, penalty: {denials: 1, within: 1s, for: 1d}}]"),
 		limit("[9/s, {policy: in_flight, in_flight: 8, lease: 30s}]"), override("limits: {in_flight: 3, lease: 1m}"),
 		one("limits: {redisson: q, permits: 1, per: s, type: per_client, keep_alive: 1d}"),
 		one("key: [all], limits: 1/s"), one("key: [ip, 'constant: ', path:x], match: '/{x}', limits: 1/s"),
@@ -146,6 +148,10 @@ func TestSchema_Files_AreValidatedAsByTheParser(t *testing.T) {
 		limit("-1/s"), limit("1/+5s"), limit("{rate: 1/s, per: s}"), limit("{permits: -1, per: s}"),
 		limit("{permits: 1, per: x}"), limit("{rate: 1/s, cells: 1}"), limit("{rate: 1/s, policy: fixed_window, cells: 5}"),
 		limit("{policy: pause}"), limit("{policy: pause, most: 1h, rate: 1/s}"), one("key: ip, limits: 1/s, policy: pause"),
+		limit("{penalty: {denials: 20, within: 1m}}"), limit("{penalty: {denials: 0, within: 1m, for: 1m}}"),
+		limit("{penalty: 20}"), limit("{policy: penalty}"), limit("{policy: penalty, denials: 20, within: 1m, for: 10m}"),
+		limit("{penalty: {denials: 20, within: 1m, for: 10m}, rate: 1/s}"), one("key: ip, limits: 1/s, policy: penalty"),
+		limit("{penalty: {denials: 20, within: 1m, for: 10m}, policy: pause}"), one("penalty: {denials: 20}, limits: 1/s"),
 		limit("{in_flight: 8}"), limit("{in_flight: 8, lease: 30s, per: 1s}"),
 		limit("{in_flight: 0, lease: 30s}"), limit("{in_flight: 8, lease: 30s, policy: pause}"),
 		one("key: ip, limits: 1/s, policy: in_flight"), one("limits: {redisson: q, in_flight: 8, lease: 1s}"),
@@ -172,6 +178,7 @@ func TestSchema_Files_AreValidatedAsByTheParser(t *testing.T) {
 var places = map[string]string{
 	"file": "unknown: 1", "defaults": "defaults: {unknown: 1}", "rule": one("unknown: 1"),
 	"matchMapping": one("match: {unknown: 1}"), "limitMapping": one("limits: {unknown: 1}"),
+	"penalty":  one("key: ip, limits: {penalty: {unknown: 1}}"),
 	"override": one("key: ip, limits: 1/s, overrides: [{unknown: 1}]"), "skip": one("skip: {unknown: 1}"),
 	"address": "address: {unknown: 1}", "forward_auth": "forward_auth: {unknown: 1}",
 	"local": one("on_failure: {local: 1, unknown: 1}"),

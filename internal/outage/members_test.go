@@ -67,12 +67,13 @@ func TestLocal_MemberWithoutPolicy_IsClosed(t *testing.T) {
 	})
 }
 
-// TestLocal_Pause_GrantsAll: while Redis is down, no process learns of a pause. The numbers are those
+// TestLocal_Pause_GrantsAll: while Redis is down, no process learns of a pause or a penalty. The numbers are those
 // of the policy beside it.
 func TestLocal_Pause_GrantsAll(t *testing.T) {
 	outage(t, func(client *rratelimiter.Client, ask func(Request) Answer) {
 		policies := []limit.Policy{
 			limit.TokenBucket{Capacity: 300, Refill: 1, Interval: time.Hour}, limit.Pause{Most: time.Hour},
+			limit.Penalty{Denials: 1, Within: time.Minute, For: time.Hour},
 		}
 		q := Request{Limiter: limit.New(client, "name", policies...), Policies: policies, Permits: 100}
 		for left := int64(200); left >= 0; left -= 100 {

@@ -84,6 +84,7 @@ type Kind[P any] struct {
 	Unit   bool // its rate is that of a unit of the calendar
 	NoRate bool // it has only its Fields; in the notation of the tool, the first needs no name
 	Fields []Field
+	Nested bool // in a file, the Fields stand in a mapping under the Name
 	New    func(Rate) P
 
 	// Words are what the keys begin with, up to a colon: "window" of "window:60000". The tool refuses
@@ -162,7 +163,7 @@ func (k Kind[P]) untyped() Kind[any] {
 		fromKey = func(_, rest string) P { return k.New(Rate{Permits: 1, Interval: KeyInterval(rest)}) }
 	}
 	return Kind[any]{
-		Name: k.Name, Unit: k.Unit, NoRate: k.NoRate, Fields: k.Fields, Words: k.Words,
+		Name: k.Name, Unit: k.Unit, NoRate: k.NoRate, Fields: k.Fields, Nested: k.Nested, Words: k.Words,
 		Describe: func(p any) Description {
 			d := k.Describe(policy(p))
 			d.Name = k.Name
@@ -234,13 +235,22 @@ func Names() string {
 	return strings.Join(names, ", ")
 }
 
-// Fields returns the names of the fields of all kinds in alphabetical order.
+// InFile returns the names of the fields that a limit of a file may have for this kind.
+func (k Kind[P]) InFile() (names []string) {
+	if k.Nested {
+		return []string{k.Name}
+	}
+	for _, f := range k.Fields {
+		names = append(names, f.Name)
+	}
+	return names
+}
+
+// Fields returns the names InFile of all kinds in alphabetical order.
 func Fields() []string {
 	var names []string
 	for _, k := range kinds {
-		for _, f := range k.Fields {
-			names = append(names, f.Name)
-		}
+		names = append(names, k.InFile()...)
 	}
 	slices.Sort(names)
 	return slices.Compact(names)

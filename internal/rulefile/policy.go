@@ -48,6 +48,10 @@ func (d *Decoder) PolicyKind(n *Node, stated PolicyFields, byDefault string) (po
 // the file does not state. Policy returns nil for a rate of 0, and for a problem.
 func (d *Decoder) Policy(n *Node, kind policy.Kind[any], rate policy.Rate, stated PolicyFields) limit.Policy {
 	before := len(d.Problems)
+	d.Unused(stated, kind.Name, kind.InFile()...)
+	if kind.Nested {
+		stated = d.nested(stated[kind.Name], kind)
+	}
 	fields := maps.Clone(rate.Fields)
 	if fields == nil {
 		fields = make(map[string]any)
@@ -58,7 +62,6 @@ func (d *Decoder) Policy(n *Node, kind policy.Kind[any], rate policy.Rate, state
 		}
 	}
 	rate.Fields = fields
-	d.Unused(stated, kind.Name, kind.Fields...)
 	if len(d.Problems) > before || rate.Permits == 0 {
 		return nil
 	}
@@ -72,6 +75,30 @@ func (d *Decoder) Policy(n *Node, kind policy.Kind[any], rate policy.Rate, state
 		return nil
 	}
 	return p
+}
+
+// nested decodes the mapping with the fields of a policy.
+func (d *Decoder) nested(n *Node, kind policy.Kind[any]) PolicyFields {
+	stated := make(PolicyFields)
+	if n == nil {
+		return stated
+	}
+	if n.Tag != Mapping {
+		d.Wrong(n, "a mapping")
+		return stated
+	}
+	var names []string
+	for _, f := range kind.Fields {
+		names = append(names, f.Name)
+	}
+	slices.Sort(names)
+	d.Pairs(n, func(name, value *Node) {
+		if !slices.Contains(names, name.Value) {
+			d.Fail(name, "unknown field %q, want %s", Clip(name.Value), strings.Join(names, ", "))
+		}
+		stated[name.Value] = value
+	})
+	return stated
 }
 
 // field decodes the value of a policy's field.
@@ -93,10 +120,9 @@ func (d *Decoder) field(n *Node, f policy.Field) any {
 }
 
 // Unused reports fields that the policy does not have.
-func (d *Decoder) Unused(stated PolicyFields, name string, own ...policy.Field) {
+func (d *Decoder) Unused(stated PolicyFields, name string, own ...string) {
 	for _, field := range policy.Fields() {
-		isOwn := slices.ContainsFunc(own, func(f policy.Field) bool { return f.Name == field })
-		if n := stated[field]; n != nil && !isOwn {
+		if n := stated[field]; n != nil && !slices.Contains(own, field) {
 			d.Fail(n, "%s has no meaning for %s", field, name)
 		}
 	}

@@ -77,12 +77,13 @@ func TestPolicies_DocumentedRights_AreEnough(t *testing.T) {
 	rights := documentedRights(t)
 	always := []string{"EVALSHA", "EVAL"}
 	// run reports whether a call was refused.
-	run := func(policy limit.Policy, commands []string) (refused bool) {
+	run := func(policy limit.Policy, commands []string, beside ...limit.Policy) (refused bool) {
 		s.do(t, "FLUSHALL")
 		s.now = time.Now()
 		weak := s.allowed(t, append(slices.Clone(always), commands...), rratelimiter.WithClock(s.clock))
-		full := limit.New(s.all, "name", policy)
-		calls := policyCalls(limit.New(weak, "name", policy))
+		all := append([]limit.Policy{policy}, beside...)
+		full := limit.New(s.all, "name", all...)
+		calls := policyCalls(limit.New(weak, "name", all...))
 		for range 3 {
 			for _, name := range slices.Sorted(maps.Keys(calls)) {
 				for range 12 { // of which some expire
@@ -123,6 +124,9 @@ func TestPolicies_DocumentedRights_AreEnough(t *testing.T) {
 			require.True(t, run(policy, slices.Delete(slices.Clone(rights[name]), i, i+1)), "%s does not need %s", name, command)
 		}
 	}
+	penalty := limit.Penalty{Denials: 2, Within: time.Hour, For: time.Minute}
+	both := append(slices.Clone(rights["Penalty"]), rights["FixedWindow"]...)
+	require.False(t, run(policies["FixedWindow"], both, penalty))
 	for _, command := range policyCommands(t) {
 		require.True(t, used[command] || command == "TIME", "no policy has %s", command)
 	}

@@ -112,6 +112,29 @@ func TestSet_KeyOfAnotherType_IsNotReplaced(t *testing.T) {
 	holds(t, s, "GET a=text")
 }
 
+// TestPause_Zero_EndsAPenalty, which show and ls report.
+func TestPause_Zero_EndsAPenalty(t *testing.T) {
+	s := startRedis(t)
+	l := limit.New(rratelimiter.New(s.Client), "api", limit.FixedWindow{Permits: 1, Interval: time.Hour},
+		limit.Penalty{Denials: 2, Within: time.Hour, For: 10 * time.Hour})
+	take := func() {
+		_, err := l.TryAcquire(t.Context(), 1)
+		require.NoError(t, err)
+	}
+	take()
+	take()
+	require.Contains(t, s.on("show", "api"), "kind        package limit, penalty\n  paused      no\n")
+	take()
+	require.Contains(t, s.on("show", "api"), "kind        package limit, penalty\n  paused      for 10h\n")
+	require.Contains(t, s.on("show", "api"), "wrong       nothing\n")
+	require.Contains(t, s.on("ls"), "paused for 10h")
+	require.Contains(t, s.on("audit"), "0 problems")
+	r := tool("try", "api", "--policy", "fixed_window:9/1h", "--policy", "penalty:2,within=1h,for=10h", "--redis", s.url())
+	require.Equal(t, exitDenied, r.code)
+	require.Equal(t, "not paused: api\n", s.on("pause", "api", "0"))
+	require.NotContains(t, s.on("show", "api"), "penalty")
+}
+
 // TestPause_Program_IsDenied by a pause of the tool, until the tool ends it.
 func TestPause_Program_IsDenied(t *testing.T) {
 	s := startRedis(t)

@@ -222,8 +222,8 @@ func (a *app) pause() *cobra.Command {
 		Use:   "pause NAME TIME",
 		Short: "Deny everything for a time, in programs whose limiter has a Pause",
 		Long: `pause has a limiter of package limit deny everything for a TIME from now on, such as 30s. A longer
-pause stays. 0 ends the pause. Programs take part if their limiter NAME has a limit.Pause; others go
-on. The longest pause of a program does not bound this command.`,
+pause stays. 0 ends the pause, and a penalty. Programs take part if their limiter NAME has a
+limit.Pause; others go on. The longest pause of a program does not bound this command.`,
 		Example: `  rrl pause paid-api 30s
   rrl pause paid-api 0`,
 		Args: nameAndValue,
@@ -240,7 +240,8 @@ on. The longest pause of a program does not bound this command.`,
 				return err
 			}
 			most := max(1, millis(d))
-			l := limit.New(a.limiters(), name, limit.Pause{Most: time.Duration(most) * time.Millisecond})
+			l := limit.New(a.limiters(), name, limit.Pause{Most: time.Duration(most) * time.Millisecond},
+				limit.Penalty{Denials: 1, Within: time.Millisecond, For: time.Millisecond})
 			if err := l.Pause(ctx, d); err != nil {
 				return a.explain(err)
 			}

@@ -180,7 +180,7 @@ func (p policy) text(w *strings.Builder) {
 	case p.Paused != nil && *p.Paused > 0:
 		writeLine(w, "paused", "for "+names.AboutMillis(*p.Paused))
 	case p.Paused != nil:
-		writeLine(w, "paused", "no longer")
+		writeLine(w, "paused", "no")
 	case p.Busy != nil && *p.Busy > 0:
 		writeLine(w, "next free", "in "+names.AboutMillis(*p.Busy))
 	case p.Busy != nil:
