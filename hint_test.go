@@ -72,7 +72,7 @@ func TestCountPauses_Grants_TakeAHundredthOfTheServer(t *testing.T) {
 // TestPages_CallerLeaves_EndsTheCalls: a script that always has more to do is not called for a
 // caller that has left.
 func TestPages_CallerLeaves_EndsTheCalls(t *testing.T) {
-	for _, name := range []string{"AvailablePermits", "Release"} {
+	for _, name := range []string{"AvailablePermits", "Release", "Drain"} {
 		runWithRedis(t, name, func(t *testing.T, f *fixture) {
 			l := f.limiter(Rate{Permits: 10, Interval: time.Hour})
 			f.Latency.Store(int64(time.Millisecond))

@@ -151,6 +151,42 @@ func (l *Limiter) Release(ctx context.Context, permits int64) error {
 	return nil
 }
 
+// Drain takes free permits until at most so many are free, as a provider's own count may require: it
+// knows of requests by other programs. It never returns permits, so with the same number again it changes
+// nothing. Redisson has no such call; it finds the limiter as after tryAcquire of these permits. One call
+// takes at most 4294967295.
+//
+// The Decision is that of a request for one permit; its Allowed reports whether one is free. A number below 0
+// is [ErrInvalidPermits].
+func (l *Limiter) Drain(ctx context.Context, leave int64) (Decision, error) {
+	if leave < 0 {
+		return Decision{}, fmt.Errorf("%w: %d permits of %q to leave, want 0 or more", ErrInvalidPermits, leave, l.wire.name)
+	}
+	if err := l.check(ctx); err != nil {
+		return Decision{}, err
+	}
+	leave = min(leave, maxPermits)
+	args := []string{l.wire.client.nowText(), l.wire.client.member(0, false), strconv.FormatInt(leave, 10)}
+	reply, err := engine.Change(ctx, l.wire.client.engine, l.wire.keys[:1],
+		func(ctx context.Context) (redisx.Reply, error) { return l.wire.pages(ctx, drainScript, args) })
+	if err != nil {
+		return Decision{}, err
+	}
+	f := &forecast{free: reply.Number(), rate: reply.Number(), interval: millis(reply.Number()),
+		reset: millis(reply.Number()), now: reply.Number(), expires: millis(reply.Number())}
+	for reply.OK() && reply.Len() > 0 {
+		f.add(reply.Number(), reply.Number())
+	}
+	if !reply.Ended() {
+		return Decision{}, l.wire.unexpected(&reply)
+	}
+	if f.free > 0 {
+		return Decision(f.Granted(0)), nil
+	}
+	answer, _ := f.Denied(1)
+	return Decision(answer), nil
+}
+
 // AvailablePermits returns the number of free permits, 0 to the rate: availablePermits(). It only
 // reads.
 func (l *Limiter) AvailablePermits(ctx context.Context) (int64, error) {

@@ -33,6 +33,36 @@ func TestLimiter_ContextEnds_CallReturns(t *testing.T) {
 	}
 }
 
+// TestDrain_EachType_LeavesAtMostSoMany: its permits return after the interval, and it never adds any.
+func TestDrain_EachType_LeavesAtMostSoMany(t *testing.T) {
+	for _, kind := range []RateType{Overall, PerClient} {
+		withRedis(t, func(t *testing.T, f *fixture) {
+			l := f.limiter(Rate{Type: kind, Permits: 10, Interval: time.Minute})
+			f.RequireGranted(l, 2)
+			time.Sleep(10 * time.Second)
+			for _, test := range []struct{ leave, left int64 }{{20, 8}, {8, 8}, {5, 5}, {7, 5}, {5, 5}} {
+				d, err := l.Drain(t.Context(), test.leave)
+				require.NoError(t, err)
+				assert.Equal(t, test.left, d.Remaining, test.leave)
+				assert.True(t, d.Allowed)
+			}
+			d, err := l.Drain(t.Context(), 0)
+			require.NoError(t, err)
+			assert.Equal(t, Decision{Limit: 10, RetryAfter: 50 * time.Second, ResetAfter: time.Minute}, d)
+			time.Sleep(50 * time.Second)
+			free := func() int64 {
+				free, err := l.AvailablePermits(t.Context())
+				require.NoError(t, err)
+				return free
+			}
+			assert.EqualValues(t, 2, free(), "those of the first grant")
+			time.Sleep(10 * time.Second)
+			assert.EqualValues(t, 10, free())
+			assert.ErrorIs(t, redistest.Err(l.Drain(t.Context(), -1)), ErrInvalidPermits)
+		})
+	}
+}
+
 // TestLimiter_RequestAboveTheRate_ChangesNothing: as in Redisson, such a request removes no expired
 // grant and keeps no limiter alive.
 func TestLimiter_RequestAboveTheRate_ChangesNothing(t *testing.T) {
@@ -244,6 +274,7 @@ func everyCallWith(l *Limiter, permits int64, rate Rate) map[string]func(context
 			return err
 		},
 		"Release":          func(ctx context.Context) error { return l.Release(ctx, permits) },
+		"Drain":            func(ctx context.Context) error { return redistest.Err(l.Drain(ctx, 1)) },
 		"AvailablePermits": func(ctx context.Context) error { return redistest.Err(l.AvailablePermits(ctx)) },
 		"Exists":           func(ctx context.Context) error { return redistest.Err(l.Exists(ctx)) },
 		"Expire":           func(ctx context.Context) error { return redistest.Err(l.Expire(ctx, time.Hour)) },

@@ -104,7 +104,7 @@ func TestRelease_ReplyOfAnotherShape_IsAnError(t *testing.T) {
 		l := New(f.Conn).Limiter("limiter")
 		for _, reply := range []string{"*1\r\n:0\r\n", "*3\r\n:0\r\n:0\r\n:0\r\n", "*2\r\n:0\r\n$1\r\nx\r\n"} {
 			f.Reply("EVALSHA", "", func(peer *server.Peer, _ []string) { peer.WriteRaw(reply) })
-			for _, call := range []string{"Release", "AvailablePermits"} {
+			for _, call := range []string{"Release", "Drain", "AvailablePermits"} {
 				assert.ErrorContains(t, everyCall(l)[call](t.Context()), "unknown reply", reply)
 			}
 		}

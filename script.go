@@ -33,6 +33,7 @@ var scriptTexts = func() map[string]string {
 var (
 	acquireScript    = redisx.NewScript(scriptTexts["acquire"])
 	releaseScript    = redisx.NewScript(scriptTexts["release"])
+	drainScript      = redisx.NewScript(scriptTexts["drain"])
 	refundScript     = redisx.NewScript(scriptTexts["refund"])
 	recountScript    = redisx.NewScript(scriptTexts["recount"])
 	availableScript  = redisx.NewScript(scriptTexts["available"])
@@ -44,7 +45,7 @@ var (
 )
 
 // dated are the scripts whose first argument is the time, and which depend on it.
-var dated = []*redisx.Script{releaseScript, refundScript, availableScript, setRateScript}
+var dated = []*redisx.Script{releaseScript, drainScript, refundScript, availableScript, setRateScript}
 
 // The codes of replies: the first element of one that is an array. internal/include/names.lua has the
 // same names.
@@ -82,7 +83,7 @@ func (w *wire) eval(ctx context.Context, before []redisx.Call, script *redisx.Sc
 // pages runs a script that replies {0, ...}, until it has no more to do or ctx ends. ctx is detached
 // from the caller's context. The Reply that it returns is read up to the 0.
 func (w *wire) pages(ctx context.Context, script *redisx.Script, args []string) (redisx.Reply, error) {
-	all, needsRate, initialized := false, script == releaseScript || script == availableScript, 0
+	all, needsRate, initialized := false, script == releaseScript || script == drainScript || script == availableScript, 0
 	var before []redisx.Call
 	for range engine.MaxPages {
 		keys := w.namedKeys(all)

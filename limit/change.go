@@ -67,11 +67,16 @@ func (l *Limiter) Charge(ctx context.Context, permits int64) (rratelimiter.Decis
 	if err != nil {
 		return rratelimiter.Decision{}, err
 	}
+	return s.next(), nil
+}
+
+// next returns the Decision of a request for one permit.
+func (s *state) next() rratelimiter.Decision {
 	answer, _ := s.Denied(1)
 	if answer.RetryAfter == 0 {
 		answer = s.Granted(0)
 	}
-	return rratelimiter.Decision(answer), nil
+	return rratelimiter.Decision(answer)
 }
 
 // charge charges permits. With an id it does so once, however often it is called.
@@ -113,6 +118,30 @@ func (l *Limiter) chargeable() *Limiter {
 		return l
 	}
 	return openMembers(l.wire.plan.client, l.wire.name, own)
+}
+
+// Drain takes free permits until at most so many are free, as a provider's own count may require: it
+// knows of requests by other programs. It takes the same number of all policies, as a grant does. In a [Join]
+// it drains each limiter that has more. It never returns permits, so with the same number again it changes
+// nothing. The places of an [InFlight] stay free.
+//
+// The Decision is that of a request for one permit; its Allowed reports whether one is free. A number below 0
+// is [rratelimiter.ErrInvalidPermits].
+func (l *Limiter) Drain(ctx context.Context, leave int64) (rratelimiter.Decision, error) {
+	if leave < 0 {
+		return rratelimiter.Decision{}, fmt.Errorf("%w: %d permits of %q to leave, want 0 or more",
+			rratelimiter.ErrInvalidPermits, leave, l.Name())
+	}
+	if err := l.check(ctx); err != nil {
+		return rratelimiter.Decision{}, err
+	}
+	own := []string{strconv.FormatInt(min(leave, maxPermits), 10), newEpoch()}
+	s, err := engine.Change(ctx, l.wire.plan.client.Engine, l.wire.dependsOn,
+		func(ctx context.Context) (*state, error) { return l.wire.ask(ctx, drain, own...) })
+	if err != nil {
+		return rratelimiter.Decision{}, err
+	}
+	return s.next(), nil
 }
 
 // Peek returns a Decision for each policy, whether one permit is free and the numbers, and changes

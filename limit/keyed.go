@@ -84,6 +84,11 @@ func (k *Keyed) Take(ctx context.Context, key string, permits int64) (rratelimit
 	return k.Limiter(key).Take(ctx, permits)
 }
 
+// Drain is [Limiter.Drain] of a key.
+func (k *Keyed) Drain(ctx context.Context, key string, leave int64) (rratelimiter.Decision, error) {
+	return k.Limiter(key).Drain(ctx, leave)
+}
+
 // Acquire is [Limiter.Acquire] of a key.
 func (k *Keyed) Acquire(ctx context.Context, key string, permits int64) error {
 	return k.Limiter(key).Acquire(ctx, permits)

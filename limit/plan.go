@@ -149,6 +149,31 @@ func has(members []member, section string) bool {
 // has reports whether the scripts of the policy have a section.
 func (m member) has(section string) bool { return sections[m.described.Lua][section] != "" }
 
+// hasIn is has in the script of a call: all policies that count permits share the section "drain".
+func (m member) hasIn(c call, section string) bool {
+	return m.has(section) || c == drain && section == string(drain) && m.drains()
+}
+
+// drains reports whether Drain takes permits of a policy of this package.
+func (m member) drains() bool {
+	return m.redisson == nil && m.described.Refill != policy.Pausing && !isHeld(m)
+}
+
+// drainable returns the free permits of the policies of the same limiter that Drain takes from, in a script.
+func drainable(members []member, index int) string {
+	var free []string
+	for i, m := range members {
+		switch {
+		case !m.drains() || m.name != members[index].name:
+		case m.described.Refill == policy.OnCredit:
+			free = append(free, fmt.Sprintf("floor(left%d)", i+1))
+		default:
+			free = append(free, fmt.Sprintf("free%d", i+1))
+		}
+	}
+	return strings.Join(free, ", ")
+}
+
 // takesPart reports whether a policy is part of the script of a call. Only release and pause leave
 // those out that do without.
 func (m member) takesPart(c call) bool { return c != release && c != pause || m.has(string(c)) }

@@ -64,5 +64,17 @@ do
   end
 end
 
+--@ drain  in: leave limiter@
+-- One grant holds at most 4294967295 permits.
+do
+  local granted = limiter@.more and 0 or max(0, min(4294967295, limiter@.free - leave))
+  local failed = (limiter@.more or granted > 0) and limiter@.settle(granted)
+  if failed then
+    return failed
+  elseif limiter@.more then
+    return {1, format('%d', now)}
+  end
+end
+
 --@ report  in: answers limiter@  out: report@
 local report@ = limiter@.report(answers)

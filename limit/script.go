@@ -23,10 +23,11 @@ const (
 	release call = "release"
 	peek    call = "peek"
 	pause   call = "pause"
+	drain   call = "drain"
 )
 
 // fixedArguments is the number of arguments of a script before those of its policies.
-var fixedArguments = map[call]int{acquire: 3, charge: 3, release: 2, peek: 1, pause: 2}
+var fixedArguments = map[call]int{acquire: 3, charge: 3, release: 2, peek: 1, pause: 2, drain: 3}
 
 // scripts holds the scripts by call and kinds of policies: as many as a program has combinations.
 var scripts sync.Map // string -> *redisx.Script
@@ -38,6 +39,9 @@ func scriptFor(c call, members []member) *redisx.Script {
 		key += " " + m.described.Lua
 		if isPenalty(m) {
 			key += " " + beside(members, i)
+		}
+		if c == drain {
+			key += " " + drainable(members, i)
 		}
 	}
 	found, ok := scripts.Load(key)
@@ -63,7 +67,7 @@ func scriptText(c call, members []member) string {
 		case "each", "once":
 			for i, m := range members {
 				earlier := func(before member) bool { return before.described.Lua == m.described.Lua }
-				if command == "once" && slices.ContainsFunc(members[:i], earlier) || !m.has(section) || !m.takesPart(c) {
+				if command == "once" && slices.ContainsFunc(members[:i], earlier) || !m.hasIn(c, section) || !m.takesPart(c) {
 					continue
 				}
 				for line := range strings.Lines(sectionText(c, members, i, section)) {
@@ -103,6 +107,9 @@ func sectionText(c call, members []member, index int, section string) string {
 	}
 	if isPenalty(members[index]) {
 		pairs = append(pairs, "beside@", beside(members, index))
+	}
+	if section == string(drain) {
+		pairs = append(pairs, "drainable@", drainable(members, index))
 	}
 	return strings.NewReplacer(append(pairs, "@", fmt.Sprint(index+1))...).Replace(parts.Text(section))
 }

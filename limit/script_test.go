@@ -66,7 +66,7 @@ func TestScripts_Assembled_AreGolden(t *testing.T) {
 		}
 		var text strings.Builder
 		scripts := scriptsOf(l)
-		for _, c := range []call{acquire, charge, release, peek, pause} {
+		for _, c := range []call{acquire, charge, release, peek, pause, drain} {
 			if scripts[c] != "" {
 				text.WriteString("---- " + string(c) + "\n" + scripts[c] + "\n")
 			}
@@ -115,6 +115,7 @@ func TestScript_NeverFinishes_EndsWithItsCaller(t *testing.T) {
 			"Acquire":    func(ctx context.Context) error { return l.Acquire(ctx, 1) },
 			"Peek":       func(ctx context.Context) error { return redistest.Err(l.Peek(ctx)) },
 			"Release":    func(ctx context.Context) error { return l.Release(ctx, 1) },
+			"Drain":      func(ctx context.Context) error { return redistest.Err(l.Drain(ctx, 1)) },
 			"Charge":     func(ctx context.Context) error { return redistest.Err(l.Charge(ctx, 1)) },
 		} {
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)

@@ -36,6 +36,7 @@
 --            receipt is text@ as the grant left it, and only permits that this grant still takes
 --            return.
 --   pause    Begins or ends a pause.
+--   drain    Takes what is free but for leave permits.
 --   report   Sets report@, which the Go side reads: first text@, then numbers, up to those that
 --            determine when want permits are free.
 --

@@ -55,6 +55,7 @@ func policyCalls(l *limit.Limiter) map[string]func(ctx context.Context) error {
 		"a denial":       func(ctx context.Context) error { return redistest.Err(l.Take(ctx, rate)) },
 		"TakeEach":       func(ctx context.Context) error { return redistest.Err(l.TakeEach(ctx, 1)) },
 		"Peek":           func(ctx context.Context) error { return redistest.Err(l.Peek(ctx)) },
+		"Drain":          func(ctx context.Context) error { return redistest.Err(l.Drain(ctx, 3)) },
 		"Charge":         func(ctx context.Context) error { return redistest.Err(l.Charge(ctx, 1)) },
 		"Release":        func(ctx context.Context) error { return l.Release(ctx, 1) },
 		"Release of all": func(ctx context.Context) error { return l.Release(ctx, rate) },

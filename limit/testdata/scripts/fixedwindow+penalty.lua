@@ -98,7 +98,7 @@ if granted < total and not ordered then
     elseif count2 == denials then
       call('SET', KEYS[2], format('%d', count2), 'PX', ARGV[8])
     else
-      call('INCRBY', KEYS[2], format('%d', denials))
+      call('SET', KEYS[2], format('%d', count2), 'KEEPTTL')
     end
   end
   if begins then

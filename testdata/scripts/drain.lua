@@ -1,0 +1,235 @@
+local redis, string, KEYS, ARGV = redis, string, KEYS, ARGV
+local call, find, match, page = redis.call, string.find, string.match, 256
+local DONE, AGAIN, NO_RATE, CORRUPT, LEASED, DONE_OWN, NEEDS_KEYS = 0, 1, 2, 3, 4, 5, 6
+local hint, ended
+local config = call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime')
+local rate, interval, rateType, keepAlive = config[1], config[2], config[3], config[4] or '0'
+if not (rate and interval and rateType) then
+  return {NO_RATE}
+end
+local valueAt, permitsAt = 2, 3
+if rateType == '1' then
+  if not KEYS[4] then
+    return {NEEDS_KEYS}
+  end
+  valueAt, permitsAt = 4, 5
+elseif rateType ~= '0' then
+  return {CORRUPT, 1, 'type', rateType}
+end
+local valueKey, permitsKey = KEYS[valueAt], KEYS[permitsAt]
+local hinted = hint and hint ~= '' and hint == rate .. ' ' .. interval
+if not (hinted or #rate < 16 and match(rate, '^%d+$') and match(interval, '^%d+$'))
+    or not (keepAlive == '0' or #keepAlive < 16 and match(keepAlive, '^[1-9]%d*$')) then
+  if not find(rate, '^%d+$') or (rate + 0 >= 9007199254740992 and rate ~= '9007199254740992') then
+    return {CORRUPT, 1, 'rate', rate}
+  end
+  if not find(interval, '^%d+$') then
+    return {CORRUPT, 1, 'interval', interval}
+  end
+  if keepAlive ~= '0' and not find(keepAlive, '^[1-9]%d*$') or #keepAlive > 15 then
+    return {CORRUPT, 1, 'keepAliveTime', keepAlive}
+  end
+end
+rate = rate + 0
+local now = ARGV[1]
+if now == '' then
+  local time = call('TIME')
+  now = time[1] .. string.format('%03d', math.floor(time[2] / 1000))
+end
+if not hinted or not ended or ended == '' then
+  ended = now - interval
+end
+local stored = call('GET', valueKey)
+if stored and stored ~= '0' and not (#stored < 18 and match(stored, '^%-?[1-9]%d*$')) then
+  return {CORRUPT, valueAt, '', stored}
+end
+local value = stored and stored + 0
+local ttl = keepAlive == '0' and call('PTTL', KEYS[1])
+local expired, setTTL = call('ZCOUNT', permitsKey, '-inf', ended), call('PTTL', permitsKey)
+local spent = nil
+local size = setTTL == -2 and 0 or expired > 0 and call('ZCARD', permitsKey) or nil
+local dirty, more, wipe, drop = not stored or setTTL ~= -1 and ttl == -1, false, false, 0
+if expired == size then
+  wipe = expired > 0
+  if value ~= rate then
+    value, dirty = rate, true
+  end
+elseif expired > 0 or not value then
+  local function permitsOf(member)
+    local a, b, c, d = string.byte(member, -4, -1)
+    return d and a + b * 256 + c * 65536 + d * 16777216
+  end
+  local function grantOf(member)
+    return string.sub(member, 1, -5)
+  end
+  local function leaseOf(member)
+    return string.sub(member, 2, 5) == 'LEAS' and string.sub(member, 2, 9) or nil
+  end
+  local function resized(member, n)
+    return grantOf(member) .. string.char(n % 256, math.floor(n / 256) % 256, math.floor(n / 65536) % 256,
+      math.floor(n / 16777216))
+  end
+  if expired > 0 then
+    more, drop = expired > page, math.min(expired, page)
+    local returned, sum = call('ZRANGE', permitsKey, '0', drop - 1), 0
+    for i = 1, #returned do
+      local n = permitsOf(returned[i])
+      if not n then
+        return {CORRUPT, permitsAt, 'member', returned[i]}
+      end
+      sum = sum + n
+    end
+    dirty = true
+    if value then
+      value = value + sum
+    end
+  end
+  if not value then
+    if more then
+      call('ZREMRANGEBYRANK', permitsKey, '0', drop - 1)
+      return {AGAIN, ''}
+    end
+    local inside = (size or call('ZCARD', permitsKey)) - expired
+    local newest = call('ZRANGE', permitsKey, '-1', '-1')[1]
+    local skip, sum, mark = string.match(ARGV[6] or '', '^(%d+) (%d+) (.*)$')
+    if mark == newest and tonumber(skip) <= inside then
+      skip, sum = tonumber(skip), tonumber(sum)
+    else
+      skip, sum = 0, 0
+    end
+    local stop = math.min(skip + page, inside)
+    local members = stop > skip and call('ZREVRANGE', permitsKey, skip, stop - 1) or {}
+    for i = 1, #members do
+      local n = permitsOf(members[i])
+      if not n then
+        return {CORRUPT, permitsAt, 'member', members[i]}
+      end
+      sum = sum + n
+    end
+    if stop < inside then
+      return {AGAIN, string.format('%d %d ', stop, sum) .. newest}
+    end
+    value = rate - sum
+  end
+end
+if value > rate then
+  value, dirty = rate, true
+end
+local total, granted, grantedAt = -1, 0, now
+if not more then
+  granted = math.max(0, math.min(4294967295, value - ARGV[3]))
+end
+if granted > 0 then
+  value, spent = value - granted, string.format('%d', granted)
+end
+if dirty then
+  call('SET', valueKey, string.format('%d', value))
+elseif spent then
+  call('DECRBY', valueKey, spent)
+end
+local failed
+if wipe then
+  failed = redis.pcall('UNLINK', permitsKey)
+elseif drop > 0 then
+  failed = redis.pcall('ZREMRANGEBYRANK', permitsKey, '0', drop - 1)
+end
+if granted > 0 and (not failed or type(failed) ~= 'table') then
+  local member = ARGV[2]
+  if granted ~= total then
+    local function permitsOf(member)
+      local a, b, c, d = string.byte(member, -4, -1)
+      return d and a + b * 256 + c * 65536 + d * 16777216
+    end
+    local function grantOf(member)
+      return string.sub(member, 1, -5)
+    end
+    local function leaseOf(member)
+      return string.sub(member, 2, 5) == 'LEAS' and string.sub(member, 2, 9) or nil
+    end
+    local function resized(member, n)
+      return grantOf(member) .. string.char(n % 256, math.floor(n / 256) % 256, math.floor(n / 65536) % 256,
+        math.floor(n / 16777216))
+    end
+    member = resized(member, granted)
+  end
+  failed = redis.pcall('ZADD', permitsKey, grantedAt, member)
+end
+if failed and failed ~= 1 and type(failed) == 'table' then
+  call('SET', valueKey, '0', 'PX', '1')
+  redis.pcall('UNLINK', valueKey)
+  return failed
+end
+local reply = {AGAIN, ''}
+if not more then
+  local newest = call('ZRANGE', permitsKey, '-1', '-1', 'WITHSCORES')[2]
+  local reset = newest and math.min(math.max(0, tonumber(newest) + interval - now), 9007199254740992) or 0
+  reply = {DONE, value, rate, math.min(interval, 9007199254740992), reset, now + 0, keepAlive + 0}
+  local need = 1 - value
+  if need > 0 then
+    local function permitsOf(member)
+      local a, b, c, d = string.byte(member, -4, -1)
+      return d and a + b * 256 + c * 65536 + d * 16777216
+    end
+    local function grantOf(member)
+      return string.sub(member, 1, -5)
+    end
+    local function leaseOf(member)
+      return string.sub(member, 2, 5) == 'LEAS' and string.sub(member, 2, 9) or nil
+    end
+    local function resized(member, n)
+      return grantOf(member) .. string.char(n % 256, math.floor(n / 256) % 256, math.floor(n / 65536) % 256,
+        math.floor(n / 16777216))
+    end
+    local last, lastLeased, nowNumber = nil, nil, now + 0
+    local leases = call('ZRANGEBYSCORE', permitsKey, '(' .. now, '+inf', 'WITHSCORES', 'LIMIT', '0', page)
+    local oldest = call('ZRANGE', permitsKey, '0', need > 1 and page - 1 or '0', 'WITHSCORES')
+    if need == 1 and oldest[1] and permitsOf(oldest[1]) == 0 then
+      oldest = call('ZRANGE', permitsKey, '0', page - 1, 'WITHSCORES')
+    end
+    local at, leaseAt = 1, 1
+    while need > 0 do
+      while oldest[at] and tonumber(oldest[at + 1]) > nowNumber and leaseOf(oldest[at]) do
+        at = at + 2
+      end
+      while leases[leaseAt] and not leaseOf(leases[leaseAt]) do
+        leaseAt = leaseAt + 2
+      end
+      local wait, lease = oldest[at] and tonumber(oldest[at + 1]), leases[leaseAt] and tonumber(leases[leaseAt + 1])
+      wait = wait and wait + interval - now
+      lease = lease and lease - now + math.min(50, interval)
+      local n, leased
+      if lease and (not wait or lease < wait) then
+        n, wait, leaseAt, leased = permitsOf(leases[leaseAt]), lease, leaseAt + 2, true
+      elseif wait then
+        n, at = permitsOf(oldest[at]), at + 2
+      else
+        break
+      end
+      n, wait = n or 0, math.min(math.max(0, wait), 9007199254740992)
+      need = need - n
+      n = leased and -n or n
+      if wait == last and leased == lastLeased then
+        reply[#reply] = reply[#reply] + n
+      else
+        reply[#reply + 1], reply[#reply + 2], last, lastLeased = wait, n, wait, leased
+      end
+    end
+  end
+end
+local stateTTL
+if keepAlive ~= '0' then
+  call('PEXPIRE', KEYS[1], keepAlive)
+  stateTTL = keepAlive + 1
+elseif ttl >= 0 and ttl < 1e15 then
+  stateTTL = ttl + 1
+end
+if stateTTL then
+  if valueAt == 4 then
+    stateTTL = stateTTL + math.min(interval, 1e15) + 86400000
+  end
+  call('PEXPIRE', valueKey, stateTTL)
+  call('PEXPIRE', permitsKey, stateTTL)
+elseif setTTL >= 0 then
+  call('PERSIST', permitsKey)
+end
+return reply
