@@ -1,6 +1,7 @@
 package rulefile
 
 import (
+	"maps"
 	"testing"
 	"time"
 
@@ -96,11 +97,21 @@ func TestDecoder_Policy_ReadsEachPolicy(t *testing.T) {
 		policy.Duration: scalar(Text, "2s"), policy.Location: scalar(Text, "Europe/Berlin"),
 	}
 	policytest.Register(t)
+	fieldsOf := func(kind policy.Kind[any]) PolicyFields {
+		own := make(PolicyFields)
+		var nested []any
+		for _, field := range kind.Fields {
+			own[field.Name] = values[field.Type]
+			nested = append(nested, field.Name, values[field.Type])
+		}
+		if kind.Nested {
+			return PolicyFields{kind.Name: mapping(nested...)}
+		}
+		return own
+	}
 	all := make(PolicyFields)
 	for _, kind := range policy.Kinds() {
-		for _, field := range kind.Fields {
-			all[field.Name] = values[field.Type]
-		}
+		maps.Copy(all, fieldsOf(kind))
 	}
 	for _, kind := range policy.Kinds() {
 		rate, text, separator := policy.Rate{Permits: 5, Interval: time.Second, Unit: int(limit.Day)}, kind.Name+":5/s", ","
@@ -110,9 +121,8 @@ func TestDecoder_Policy_ReadsEachPolicy(t *testing.T) {
 		case kind.Unit:
 			text = kind.Name + ":5/day"
 		}
-		own := make(PolicyFields)
+		own := fieldsOf(kind)
 		for _, field := range kind.Fields {
-			own[field.Name] = values[field.Type]
 			text, separator = text+separator+field.Name+"="+values[field.Type].Value, ","
 		}
 		n := mapping()
@@ -127,6 +137,6 @@ func TestDecoder_Policy_ReadsEachPolicy(t *testing.T) {
 		assert.Equal(t, want, d.Policy(n, kind, rate, own), text)
 		assert.Empty(t, texts(d), text)
 		assert.Nil(t, d.Policy(n, kind, rate, all), text)
-		assert.Len(t, d.Problems, len(all)-len(kind.Fields), text)
+		assert.Len(t, d.Problems, len(all)-len(own), text)
 	}
 }

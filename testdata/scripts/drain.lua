@@ -9,7 +9,7 @@ if not (rate and interval and rateType) then
 end
 local valueAt, permitsAt = 2, 3
 if rateType == '1' then
-  if not KEYS[4] then
+  if not KEYS[5] then
     return {NEEDS_KEYS}
   end
   valueAt, permitsAt = 4, 5

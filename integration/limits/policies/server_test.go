@@ -116,6 +116,26 @@ func TestPause_Server_EndsByItsClock(t *testing.T) {
 	assert.True(t, redistest.Result(t, l.TryAcquire, 1))
 }
 
+// TestPenalty_RealServer_EndsByItsClock: its rest is the time to live of its key.
+func TestPenalty_RealServer_EndsByItsClock(t *testing.T) {
+	s := clocked.Start(t)
+	l := limit.New(s.Client, "name", limit.FixedWindow{Permits: 1, Interval: time.Hour},
+		limit.Penalty{Denials: 3, Within: time.Hour, For: 2 * time.Hour})
+	for range 4 {
+		_, err := l.TryAcquire(t.Context(), 1)
+		require.NoError(t, err)
+	}
+	s.Now = s.Now.Add(90 * time.Minute)
+	each, err := l.TakeEach(t.Context(), 1)
+	require.NoError(t, err)
+	assert.True(t, each[0].Allowed)
+	assert.InDelta(t, 2*time.Hour, each[1].RetryAfter, float64(time.Minute))
+	require.NoError(t, l.Pause(t.Context(), 0))
+	allowed, err := l.TryAcquire(t.Context(), 1)
+	require.NoError(t, err)
+	assert.True(t, allowed)
+}
+
 // most is how many policies a limiter may have. A Lua function has a limited number of local variables.
 const most = 10
 

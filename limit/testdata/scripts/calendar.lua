@@ -220,3 +220,49 @@ local answers, want = '*', 1
 local report1 = {text1, count1, end1 * 1000 - now, end1}
 return {0, answers, report1}
 
+---- drain
+local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
+local match, format, tonumber = string.match, string.format, tonumber
+local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
+if now == '' then
+  local time = call('TIME')
+  now = time[1] * 1000000 + time[2]
+end
+now = max(0, now)
+local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
+local most1, begin1, end1, renews1 = tonumber(ARGV[4]), tonumber(ARGV[6]), tonumber(ARGV[7]), true
+local count1, head1, text1 = 0, false, call('GET', KEYS[1]) or ''
+if text1 ~= '' then
+  local head, finish, count = match(text1, '^(%w+ (%d+) )(%d+)$')
+  if not head or #finish > 15 or #count > 16 then
+    return {3, 1, text1}
+  end
+  if finish + 0 > millis then
+    end1, count1, head1 = finish + 0, count + 0, head
+  end
+end
+if not head1 and millis >= end1 then
+  begin1, end1 = end1, tonumber(ARGV[8])
+elseif not head1 and millis < begin1 then
+  begin1, end1 = tonumber(ARGV[5]), begin1
+end
+local ask1, length1 = not head1 and (millis < begin1 or millis >= end1), ARGV[7] - ARGV[6]
+local free1 = most1 - count1
+if ask1 then
+  return {1, format('%d', now)}
+end
+local leave, epoch, answers, want, granted = ARGV[2] + 0, ARGV[3], nil, 1, 0
+granted = min(free1) - leave
+if granted > 0 then
+  count1 = min(9007199254740992, count1 + granted) -- only Charge reaches this
+  text1 = (head1 or format('%s %d ', epoch, end1)) .. format('%d', count1)
+  if head1 and not renews1 then
+    call('SET', KEYS[1], text1, 'KEEPTTL')
+  else
+    call('SET', KEYS[1], text1, 'PX', length1)
+  end
+end
+answers = '*'
+local report1 = {text1, count1, end1 * 1000 - now, end1}
+return {0, '*', report1}
+

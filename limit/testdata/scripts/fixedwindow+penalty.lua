@@ -289,3 +289,57 @@ if pause == 0 and count2 then
 end
 return 1
 
+---- drain
+local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
+local match, format, tonumber = string.match, string.format, tonumber
+local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
+if now == '' then
+  local time = call('TIME')
+  now = time[1] * 1000000 + time[2]
+end
+now = max(0, now)
+local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
+local most1, end1, length1, renews1 = ARGV[4] + 0, nil, ARGV[5], ARGV[6] ~= ''
+local count1, head1, text1 = 0, false, call('GET', KEYS[1]) or ''
+if text1 ~= '' then
+  local head, finish, count = match(text1, '^(%w+ (%d+) )(%d+)$')
+  if not head or #finish > 15 or #count > 16 then
+    return {3, 1, text1}
+  end
+  if finish + 0 > millis then
+    end1, count1, head1 = finish + 0, count + 0, head
+  end
+end
+if not head1 then
+  end1 = millis + length1
+  if renews1 then
+    end1 = end1 - millis % length1
+  end
+end
+local free1 = most1 - count1
+local free2, most2, rest2, text2, count2 = 9007199254740992, 9007199254740992, 0, '', call('GET', KEYS[2])
+if count2 then
+  if #count2 > 15 or not match(count2, '^%d+$') then
+    return {3, 2, count2}
+  end
+  count2 = count2 + 0
+  if count2 == 0 then
+    free2, rest2 = 0, max(1, call('PTTL', KEYS[2])) * 1000
+  end
+end
+local leave, epoch, answers, want, granted = ARGV[2] + 0, ARGV[3], nil, 1, 0
+granted = min(free1) - leave
+if granted > 0 then
+  count1 = min(9007199254740992, count1 + granted) -- only Charge reaches this
+  text1 = (head1 or format('%s %d ', epoch, end1)) .. format('%d', count1)
+  if head1 and not renews1 then
+    call('SET', KEYS[1], text1, 'KEEPTTL')
+  else
+    call('SET', KEYS[1], text1, 'PX', length1)
+  end
+end
+answers = '*'
+local report1 = {text1, count1, end1 * 1000 - now}
+local report2 = {text2, rest2}
+return {0, '*', report1, report2}
+

@@ -341,3 +341,53 @@ if held1 > 0 then
 end
 return {0, answers, report1}
 
+---- drain
+local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
+local match, format, tonumber = string.match, string.format, tonumber
+local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
+if now == '' then
+  local time = call('TIME')
+  now = time[1] * 1000000 + time[2]
+end
+now = max(0, now)
+local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
+local most1, clock1, held1, first1, dead1, rest1, text1 = ARGV[4] + 0, millis * 1000, 0, nil, {}, nil, ''
+local at1, dated1 = clock1 + 999, clock1
+do
+  local found = call('ZRANGE', KEYS[1], 0, 2, 'WITHSCORES')
+  if found[1] then
+    local score = {[found[1]] = found[2], [found[3] or ''] = found[4]}
+    local latest = score.clock
+    if not latest or not score.held or max(latest, score.held) > -1 then
+      return {3, 1, found[1]}
+    end
+    held1, dated1, clock1 = -score.held, max(clock1, -latest), max(clock1, -1 - latest)
+    at1, first1 = clock1 - clock1 % 1000 + 999, tonumber(found[6] or '')
+    if first1 and first1 <= at1 then
+      dead1 = call('ZRANGEBYSCORE', KEYS[1], 0, format('%d', at1), 'WITHSCORES', 'LIMIT', 0, 256)
+      for i = 1, #dead1, 2 do
+        local count = match(dead1[i], '^%w+ %d+ (%d+)$')
+        if not count then
+          return {3, 1, dead1[i]}
+        elseif dead1[i + 1] ~= '0' then
+          held1 = held1 - count
+        end
+      end
+      local next = call('ZRANGEBYSCORE', KEYS[1], format('(%d', at1), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+      first1 = tonumber(next[2] or '')
+    end
+    if not first1 then
+      held1 = 0
+    end
+  end
+end
+local free1 = most1 - held1
+local leave, epoch, answers, want, granted = ARGV[2] + 0, ARGV[3], nil, 1, 0
+answers = '*'
+local report1 = {text1, held1, 0, 0}
+if held1 > 0 then
+  local last = call('ZRANGE', KEYS[1], -1, -1, 'WITHSCORES')[2] + 0
+  report1[3], report1[4] = last - last % 1000 - now, first1 - first1 % 1000 - now
+end
+return {0, '*', report1}
+

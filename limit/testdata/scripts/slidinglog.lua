@@ -454,3 +454,108 @@ if sum1 > 0 then
 end
 return {0, answers, report1}
 
+---- drain
+local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
+local match, format, tonumber = string.match, string.format, tonumber
+local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
+if now == '' then
+  local time = call('TIME')
+  now = time[1] * 1000000 + time[2]
+end
+now = max(0, now)
+local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
+local most1, at1, first1, base1, length1, sum1 = tonumber(ARGV[4]), millis, 0, 0, 0, 0
+local time1, count1, total1, epoch1, text1 = 0, 0, 0, false, ''
+do
+  local found = call('LRANGE', KEYS[1], 0, 7)
+  length1, text1 = #found, found[#found] or ''
+  if length1 == 8 then
+    length1, text1 = call('LLEN', KEYS[1]), call('LINDEX', KEYS[1], -1)
+  end
+  local word, time, ahead, count, total = match(text1, '^(%w+) (%d+) (%d+) (%d+) (%d+)$')
+  if found[1] and (not word or #text1 > 99 or time + ahead > 9007199254740992
+      or max(count, total) > 9007199254740992) then
+    return {3, 1, text1}
+  end
+  if word then
+    at1 = max(millis, time + ahead)
+  end
+  local limit = at1 - ARGV[5]
+  if word and tonumber(time) > limit then
+    epoch1, time1, count1, total1 = word, tonumber(time), tonumber(count), tonumber(total)
+    local high, oldest = length1 - 1, text1
+    while first1 < high do
+      local index = first1 < 7 and first1 or floor((first1 + high) / 2)
+      local entry = index < 8 and found[index + 1] or call('LINDEX', KEYS[1], index)
+      local other = match(entry, '^%w+ (%d+) %d+ %d+ %d+$')
+      if not other then
+        return {3, 1, entry}
+      elseif tonumber(other) > limit then
+        high, oldest = index, entry
+      else
+        first1 = index + 1
+      end
+    end
+    count, total = match(oldest, '(%d+) (%d+)$')
+    base1 = total - count
+    sum1 = total1 - base1
+    if sum1 < 0 or sum1 == 0 and count1 > 0 then
+      sum1 = sum1 + 9007199254740992
+    end
+  end
+end
+local free1 = most1 - sum1
+local leave, epoch, answers, want, granted = ARGV[2] + 0, ARGV[3], nil, 1, 0
+granted = min(free1) - leave
+if granted > 0 then
+  do
+    local n = min(granted, 9007199254740992 - sum1) -- only Charge reaches this
+    sum1, total1 = sum1 + n, total1 - (9007199254740992 - n)
+    if total1 < 0 then
+      total1 = total1 + 9007199254740992
+    end
+    if epoch1 and time1 == at1 then
+      count1 = count1 + n
+      text1 = format('%s %d 0 %d %d', epoch1, time1, count1, total1)
+      call('LSET', KEYS[1], -1, text1)
+    else
+      if not epoch1 then
+        epoch1 = epoch
+        if text1 ~= '' then
+          call('UNLINK', KEYS[1])
+        end
+      end
+      time1, count1 = at1, n
+      text1 = format('%s %d 0 %d %d', epoch1, time1, count1, total1)
+      call('RPUSH', KEYS[1], text1)
+    end
+    call('PEXPIRE', KEYS[1], ARGV[5])
+    if first1 > 0 then
+      call('LTRIM', KEYS[1], first1, -1)
+      first1 = 0
+    end
+  end
+end
+answers = '*'
+local report1 = {text1, sum1, 0}
+if sum1 > 0 then
+  report1[3] = (time1 + ARGV[5]) * 1000 - now
+  local need, found, i = want - most1 + sum1, {}, 1
+  if need > 0 then
+    found = call('LRANGE', KEYS[1], first1, first1 + 7)
+  end
+  while need > 0 and found[i] do
+    local time, count = match(found[i], '^%w+ (%d+) %d+ (%d+) %d+$')
+    if not time then
+      break
+    end
+    report1[#report1 + 1] = (time + ARGV[5]) * 1000 - now
+    report1[#report1 + 1] = tonumber(count)
+    need, i = need - count, i + 1
+    if i == 9 and #report1 == 19 then
+      found, i = call('LRANGE', KEYS[1], first1 + 8, first1 + 255), 1
+    end
+  end
+end
+return {0, '*', report1}
+

@@ -315,3 +315,76 @@ if sum1 > 0 then
 end
 return {0, answers, report1}
 
+---- drain
+local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
+local match, format, tonumber = string.match, string.format, tonumber
+local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
+if now == '' then
+  local time = call('TIME')
+  now = time[1] * 1000000 + time[2]
+end
+now = max(0, now)
+local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
+local most1, cell1, sum1, newest1, count1, older1 = tonumber(ARGV[4]), floor(millis / ARGV[5]), 0, 0, 0, ''
+local from1, gone1, epoch1, text1 = 1, 0, false, call('GET', KEYS[1]) or ''
+if text1 ~= '' then
+  local word, sum, newest, count, older = match(text1, '^(%w+) (%d+) (%d+) (%d+)([ %d:]*)$')
+  if not word or #sum > 16 or #newest > 16 or #count > 16 or (newest + ARGV[6] + 1) * ARGV[5] > 9007199254740992 then
+    return {3, 1, text1}
+  end
+  cell1 = max(cell1, newest)
+  local first = cell1 - ARGV[6]
+  if newest + 0 >= first then
+    epoch1, sum1, newest1, count1, older1 = word, tonumber(sum), tonumber(newest), tonumber(count), older
+    while from1 <= #older do
+      local cell, permits, behind = match(older, '^ (%d+):(%d+)()', from1)
+      if not cell or #permits > 16 then
+        return {3, 1, text1}
+      elseif tonumber(cell) >= first then
+        break
+      end
+      gone1, from1 = gone1 + permits, behind
+    end
+    sum1 = max(sum1 - gone1, count1)
+  end
+end
+local free1 = most1 - sum1
+local leave, epoch, answers, want, granted = ARGV[2] + 0, ARGV[3], nil, 1, 0
+granted = min(free1) - leave
+if granted > 0 then
+  do
+    local n = min(granted, 9007199254740992 - sum1) -- only Charge reaches this
+    if not epoch1 then
+      epoch1, newest1 = epoch, cell1
+    end
+    older1, from1 = string.sub(older1, from1), 1
+    if newest1 < cell1 then
+      if count1 > 0 then
+        older1 = older1 .. format(' %d:%d', newest1, count1)
+      end
+      newest1, count1 = cell1, 0
+    end
+    sum1, count1 = sum1 + n, count1 + n
+    text1 = format('%s %d %d %d', epoch1, sum1, newest1, count1) .. older1
+    call('SET', KEYS[1], text1, 'PX', (ARGV[6] + 1) * ARGV[5])
+  end
+end
+answers = '*'
+local report1 = {text1, sum1, 0}
+if sum1 > 0 then
+  local last, need = count1 > 0 and newest1 or match(older1, ' (%d+):%d+$'), want - most1 + sum1
+  report1[3] = (last + ARGV[6] + 1) * ARGV[5] * 1000 - now
+  for cell, permits in string.gmatch(need > 0 and string.sub(older1, from1) or '', '(%d+):(%d+)') do
+    if need > 0 then
+      report1[#report1 + 1] = (cell + ARGV[6] + 1) * ARGV[5] * 1000 - now
+      report1[#report1 + 1] = tonumber(permits)
+      need = need - permits
+    end
+  end
+  if need > 0 and count1 > 0 then
+    report1[#report1 + 1] = report1[3]
+    report1[#report1 + 1] = count1
+  end
+end
+return {0, '*', report1}
+

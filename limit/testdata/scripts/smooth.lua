@@ -290,3 +290,74 @@ if next1 > at1 or stored1 < size1 then
 end
 return {0, answers, report1}
 
+---- drain
+local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
+local match, format, tonumber = string.match, string.format, tonumber
+local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
+if now == '' then
+  local time = call('TIME')
+  now = time[1] * 1000000 + time[2]
+end
+now = max(0, now)
+local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
+local stable1, size1, cool1 = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+local threshold1, slope1 = tonumber(ARGV[7]), tonumber(ARGV[8])
+local at1, stored1, next1, epoch1, text1 = now, size1, now, false, call('GET', KEYS[1]) or ''
+if text1 ~= '' then
+  local word, stored, at, wait = match(text1, '^(%w+) (%d[%d.e+-]*) (%d+) (%d+)$')
+  stored = tonumber(stored or '')
+  if not stored or #at > 16 or #wait > 16 then
+    return {3, 1, text1}
+  end
+  at1 = max(now, min(9007199254740992, tonumber(at)))
+  stored1, next1 = min(stored, size1), min(9007199254740992, at + wait)
+  if at1 > next1 then
+    at1 = max(next1, at1 - (backdate or 0)) -- from which the permits of a waiter count
+    stored1, next1 = min(size1, stored1 + (at1 - next1) / cool1), at1
+  end
+  epoch1 = (next1 > at1 or stored1 < size1) and word
+end
+local free1, most1, credit1, left1 = 9007199254740992, 9007199254740992, -1, 0
+if next1 <= at1 then
+  credit1 = ceil(1 / (stable1 + (slope1 and slope1 * (size1 - threshold1) or 0))) - 1 + (slope1 and 0 or stored1)
+  if at1 < now then
+    credit1 = credit1 + floor((now - at1) / (stable1 + (slope1 and slope1 * max(0, stored1 - threshold1) or 0)))
+  end
+  left1 = stored1
+end
+local leave, epoch, answers, want, granted = ARGV[2] + 0, ARGV[3], nil, 1, 0
+granted = min(floor(left1)) - leave
+if granted > 0 then
+  if not epoch1 then
+    epoch1 = epoch
+  end
+  do
+    local wait, spent = 0, min(granted, stored1)
+    if slope1 then
+      local above, below = stored1 - threshold1, spent
+      if above > 0 then
+        local expensive = min(above, below)
+        wait = floor(expensive * ((stable1 + above * slope1) + (stable1 + (above - expensive) * slope1)) / 2)
+        below = below - expensive
+      end
+      wait = wait + floor(stable1 * below)
+    end
+    wait = min(9007199254740992, wait + floor((granted - spent) * stable1))
+    stored1, next1 = stored1 - spent, min(9007199254740992, next1 + wait)
+  end
+  left1 = slope1 and next1 > at1 and 0 or left1 - granted
+  if next1 > at1 or stored1 < size1 then
+    text1 = format('%s %.17g %d %d', epoch1, stored1, at1, next1 - at1)
+    call('SET', KEYS[1], text1, 'PX', floor((next1 - now + ceil((size1 - stored1) * cool1)) / 1000) + 1001)
+  else
+    text1 = ''
+    call('UNLINK', KEYS[1])
+  end
+end
+answers = '*'
+local report1 = {text1, floor(left1), 0, 0}
+if next1 > at1 or stored1 < size1 then
+  report1[3], report1[4] = next1 > at1 and max(0, next1 - now) or 0, max(0, next1 - now) + ceil((size1 - stored1) * cool1)
+end
+return {0, '*', report1}
+

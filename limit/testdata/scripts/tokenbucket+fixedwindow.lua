@@ -384,3 +384,94 @@ local report1 = {text1, taken1, part1, at1 - now}
 local report2 = {text2, count2, end2 * 1000 - now}
 return {0, answers, report1, report2}
 
+---- drain
+local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
+local match, format, tonumber = string.match, string.format, tonumber
+local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
+if now == '' then
+  local time = call('TIME')
+  now = time[1] * 1000000 + time[2]
+end
+now = max(0, now)
+local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
+local capacity1, refill1, interval1 = ARGV[4] + 0, ARGV[5] + 0, ARGV[6] + 0
+local at1, missing1, refunded1, early1, epoch1 = now, 0, 0, 0, false
+local text1 = call('GET', KEYS[1]) or ''
+if text1 ~= '' then
+  local word, at, taken, part, rest = match(text1, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
+  local refunded = match(rest or '', '^ (%d+)$')
+  if not word or #at > 18 or #taken > 16 or #part > 16 or rest ~= '' and (not refunded or #refunded > 99) then
+    return {3, 1, text1}
+  end
+  at1, missing1 = at + 0, tonumber(taken, 10) * interval1 + part
+  if refunded then
+    refunded1 = tonumber(refunded .. '.')
+  end
+  if at1 < now then
+    local full = at1 + ceil(missing1 / refill1)
+    if backdate and full < now then
+      at1, missing1 = max(full, now - backdate), 0
+      early1 = (now - at1) * refill1
+    else
+      missing1, at1 = max(0, missing1 - (now - at1) * refill1), now
+    end
+  end
+  epoch1 = missing1 > 0 and word
+end
+local part1 = fmod(missing1, interval1)
+local taken1 = floor((missing1 - part1) / interval1 + 0.5)
+local free1, most1 = capacity1 - taken1 - (part1 > 0 and 1 or 0) + floor(early1 / interval1), capacity1
+local most2, end2, length2, renews2 = ARGV[7] + 0, nil, ARGV[8], ARGV[9] ~= ''
+local count2, head2, text2 = 0, false, call('GET', KEYS[2]) or ''
+if text2 ~= '' then
+  local head, finish, count = match(text2, '^(%w+ (%d+) )(%d+)$')
+  if not head or #finish > 15 or #count > 16 then
+    return {3, 2, text2}
+  end
+  if finish + 0 > millis then
+    end2, count2, head2 = finish + 0, count + 0, head
+  end
+end
+if not head2 then
+  end2 = millis + length2
+  if renews2 then
+    end2 = end2 - millis % length2
+  end
+end
+local free2 = most2 - count2
+local leave, epoch, answers, want, granted = ARGV[2] + 0, ARGV[3], nil, 1, 0
+granted = min(free1, free2) - leave
+if granted > 0 then
+  if not epoch1 then
+    epoch1, refunded1 = epoch, 0
+  end
+  missing1 = min(9007199254740992 * interval1, missing1 + granted * interval1)
+  part1 = fmod(missing1, interval1)
+  taken1 = floor((missing1 - part1) / interval1 + 0.5)
+  if missing1 > 0 then
+    text1 = format('%s %d %d %d', epoch1, at1, taken1, part1)
+    if refunded1 > 0 then
+      text1 = text1 .. format(' %.0f', refunded1)
+    end
+    local life = ceil((missing1 / refill1 + (at1 - now)) / 1000) + 1000
+    call('SET', KEYS[1], text1, 'PX', format('%d', max(1, min(9007199254740, life))))
+  else
+    text1 = ''
+    call('UNLINK', KEYS[1])
+  end
+end
+granted = min(free1, free2) - leave
+if granted > 0 then
+  count2 = min(9007199254740992, count2 + granted) -- only Charge reaches this
+  text2 = (head2 or format('%s %d ', epoch, end2)) .. format('%d', count2)
+  if head2 and not renews2 then
+    call('SET', KEYS[2], text2, 'KEEPTTL')
+  else
+    call('SET', KEYS[2], text2, 'PX', length2)
+  end
+end
+answers = '*'
+local report1 = {text1, taken1, part1, at1 - now}
+local report2 = {text2, count2, end2 * 1000 - now}
+return {0, '*', report1, report2}
+
