@@ -121,4 +121,3 @@ func TestDrain_Lease_IsReturnedFirst(t *testing.T) {
 		assert.Equal(t, 5, granted)
 	})
 }
-
