@@ -28,7 +28,6 @@ type clocked struct {
 	now    int64        // Unix microseconds
 	clock  atomic.Int64 // now, for counts of drift in the background
 	back   bool         // the clock may go back: the server's stands still then, so that nothing expires
-	whole  bool         // time goes on by whole milliseconds, as the expiry of a key does
 	lives  bool         // in a synctest bubble, whose clock now is: leases end by it
 }
 
@@ -62,9 +61,6 @@ func (f *clocked) advance(d time.Duration) {
 		synctest.Wait() // what has ended has been returned
 		f.set(time.Now().UnixMicro())
 		return
-	}
-	if f.whole {
-		d = d.Round(time.Millisecond)
 	}
 	f.set(f.now + d.Microseconds())
 	if !f.back {

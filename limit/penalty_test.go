@@ -203,7 +203,6 @@ func TestPenalty_RandomCalls_MatchTheModel(t *testing.T) {
 		p := withPenalty{one, Penalty{Denials: 1 + int64(i%4), Within: 3 * time.Second, For: 2 * time.Second, Renew: i%2 == 0}}
 		t.Run(fmt.Sprintf("%T%+v", p.Policy, p.Policy), func(t *testing.T) {
 			f := newClocked(t, rratelimiter.WithDenialCache(1<<62))
-			f.whole = true
 			l := New(f.client, "name", p.Policy, p.penalty)
 			sequence(f, l, p, rand.New(rand.NewPCG(1, 2)), steps)
 		})

@@ -303,30 +303,17 @@ if not head1 then
   end
 end
 local free1 = most1 - count1
-local free2, most2, text2 = 9007199254740992, 9007199254740992, call('GET', KEYS[2]) or ''
-local rest2, end2, taken2, permits2, within2 = 0, 0, 0, 0, 0
-if text2 ~= '' then
-  local finish, taken = match(text2, '^(%d+) (%d+)$')
-  if not finish or #finish > 15 or #taken > 16 then
-    return {3, 2, text2}
+local free2, most2, text2, rest2 = 9007199254740992, 9007199254740992, '', call('PTTL', KEYS[2])
+if rest2 ~= -2 then
+  local found = call('GET', KEYS[2])
+  if found ~= 'paused' or rest2 < 0 then
+    return {3, 2, found}
   end
-  local permits, within = match(ARGV[7], '^(%d*) (%d+)$')
-  end2, taken2, permits2, within2 = finish + 0, taken + 0, tonumber(permits or ''), tonumber(within or '')
-  if within2 and not permits2 then
-    local rate = call('HMGET', KEYS[within2], 'rate', 'interval')
-    permits2, within2 = tonumber(rate[1] or ''), min(60000, tonumber(rate[2] or '') or 0) * 1000
-  end
-  permits2, within2 = min(9007199254740992, permits2 or 0), permits2 and within2 or 0
-  rest2 = end2 * 1000 - now
   if rest2 > 0 then
     free2 = 0
-  elseif permits2 > 0 and within2 > 0 then
-    free2 = floor(-rest2 * permits2 / within2) + 1 - taken2
-  end
-  if free2 >= permits2 and rest2 <= 0 then
-    free2, text2, rest2, permits2, within2 = most2, '', 0, 0, 0
   end
 end
+rest2 = max(0, rest2)
 local leave, epoch, answers, want, granted = ARGV[2] + 0, ARGV[3], nil, 1, 0
 granted = min(free1) - leave
 if granted > 0 then
@@ -340,6 +327,6 @@ if granted > 0 then
 end
 answers = '*'
 local report1 = {text1, count1, end1 * 1000 - now}
-local report2 = {text2, rest2, taken2, permits2, within2}
+local report2 = {text2, rest2 * 1000}
 return {0, '*', report1, report2}
 
