@@ -32,13 +32,17 @@ func setHeaders(h http.Header, o *guard.Decided, status int, document bool) {
 	if !o.Passes() && o.Result == limit.Rejected && o.Decision.Limit > 0 {
 		denied = HeaderStyle(o.Settings.Headers)
 	}
+	var used map[string]bool // names of the draft's items; nil without other items
+	if o.Before != nil || len(h[policyField])+len(h[limitField]) > 0 {
+		used = itemNames(h)
+	}
 	for last := o; o != nil; o = o.Before {
 		style := HeaderStyle(o.Settings.Headers)
 		if o != last && style == denied {
 			status = http.StatusTooManyRequests // so the denial stays
 		}
 		if !o.Shadow && style != NoHeaders || !o.Passes() {
-			setFields(h, style, o, status)
+			setFields(h, style, o, status, used)
 		}
 	}
 	if document {
@@ -46,8 +50,21 @@ func setHeaders(h http.Header, o *guard.Decided, status int, document bool) {
 	}
 }
 
+// itemNames returns the names of the items in the draft's fields. There may be thousands, of an upstream.
+func itemNames(h http.Header) map[string]bool {
+	names := make(map[string]bool)
+	for _, text := range slices.Concat(h[policyField], h[limitField]) {
+		for _, item := range splitQuoted(text, ',') {
+			if name, err := strconv.Unquote(strings.Trim(splitQuoted(item, ';')[0], " \t")); err == nil {
+				names[name] = true
+			}
+		}
+	}
+	return names
+}
+
 // setFields sets the fields of one decision.
-func setFields(h http.Header, style HeaderStyle, o *guard.Decided, status int) {
+func setFields(h http.Header, style HeaderStyle, o *guard.Decided, status int, used map[string]bool) {
 	var after time.Duration
 	if !o.Passes() {
 		after = o.Settings.Spread.Add(o.RetryAfter())
@@ -55,10 +72,8 @@ func setFields(h http.Header, style HeaderStyle, o *guard.Decided, status int) {
 	switch numbers := o.Decision.Limit > 0; {
 	case o.Result != limit.Acquired && o.Result != limit.Rejected:
 	case style == Draft11:
-		if inside := slices.Concat(h[policyField], h[limitField]); len(inside) > 0 {
-			o.Description = o.Description.Distinct(max(1, len(o.Each)), func(name string) bool {
-				return strings.Contains(strings.Join(inside, ","), strconv.Quote(name))
-			})
+		if used != nil {
+			o.Description = o.Description.Distinct(max(1, len(o.Each)), used)
 		}
 		if numbers || !o.Local && o.Each == nil && len(o.Description.Policies) > 0 {
 			addFirst(h, policyField, quotas(o))

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -50,6 +51,44 @@ func TestMiddleware_EqualNamesInAChain_AreNumbered(t *testing.T) {
 		assert.Contains(t, w.Body.String(), `"violated-policies":["hour"]`)
 		assert.Equal(t, `"hour";r=0;t=3600`, w.Header()["Ratelimit"][3])
 	})
+}
+
+// TestHeaders_EqualNamesOfOneLimiter_AreNumbered, as those of limiters one after another.
+func TestHeaders_EqualNamesOfOneLimiter_AreNumbered(t *testing.T) {
+	guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
+		own := limit.Named("hour", limit.SlidingLog{Permits: 1, Interval: time.Minute})
+		day := limit.Named("hour", limit.FixedWindow{Permits: 3, Interval: 24 * time.Hour})
+		handler := named(client, "web", hour(9), own, day)(ok)
+		h := serve(handler, request()).Header()
+		assert.Equal(t, []string{`"hour-3";q=9;w=3600, "hour";q=1;w=60, "hour-2";q=3;w=86400`}, h["Ratelimit-Policy"])
+		assert.Equal(t, []string{`"hour-3";r=8;t=3600, "hour";r=0;t=60, "hour-2";r=2;t=86400`}, h["Ratelimit"])
+		assert.Contains(t, serve(handler, request()).Body.String(), `"violated-policies":["hour"]`)
+	})
+}
+
+// TestHeaders_ManyNamesUpstream_CostBoundedWork: an upstream may send thousands of names. Whoever reads text
+// copies it, so that the allocated bytes count the work.
+func TestHeaders_ManyNamesUpstream_CostBoundedWork(t *testing.T) {
+	client, _ := guardtest.Connect(t)
+	work := func(names int) (allocated uint64) {
+		handler := named(client, "web", hour(1000))(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			var fields []string
+			for i := range names {
+				fields = append(fields, fmt.Sprintf(`"hour-%d";r=1`, i+2))
+			}
+			w.Header()["Ratelimit"] = []string{`"hour";r=1`, strings.Join(fields, ", ")}
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			w.WriteHeader(http.StatusOK)
+			runtime.ReadMemStats(&after)
+			allocated = after.TotalAlloc - before.TotalAlloc
+			assert.Contains(t, w.Header().Get("Ratelimit"), fmt.Sprintf(`"hour-%d";r=9`, names+2))
+		}))
+		serve(handler, request())
+		return allocated
+	}
+	few := work(1000)
+	assert.Less(t, work(4000), 8*few, "for four times as many names, beside %d bytes", few)
 }
 
 // The fields of an upstream are a list beside those of the proxy, or one of the two wins.

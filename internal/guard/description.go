@@ -3,7 +3,6 @@ package guard
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -46,33 +45,37 @@ func Describe(policies ...limit.Policy) *Description {
 		of, _ := policy.Of(p)
 		d.kinds[i], d.terms[i] = of, Term{of.Shown, of.Quota, of.Window, of.Refill == policy.Held}
 	}
-	for i := range d.terms {
-		if t := &d.terms[i]; t.Name == "" {
-			t.Name = d.unusedName(nameOf(d.kinds[i]), func(string) bool { return false })
+	used := make(map[string]bool, len(d.terms))
+	for _, stated := range []bool{true, false} { // a stated name stays as it is, if it is there once
+		for i := range d.terms {
+			if t := &d.terms[i]; stated == (d.kinds[i].Shown != "") {
+				t.Name = unused(cmp.Or(t.Name, nameOf(d.kinds[i])), used)
+				used[t.Name] = true
+			}
 		}
 	}
 	return d
 }
 
-// Distinct returns the description of at least n policies with names of which none is taken.
-func (d *Description) Distinct(n int, taken func(name string) bool) *Description {
+// Distinct returns the description of at least n policies with names that are not used, and adds these.
+func (d *Description) Distinct(n int, used map[string]bool) *Description {
 	distinct := &Description{Policies: d.Policies, kinds: d.kinds}
 	for i := range max(n, len(d.terms)) {
 		t := d.Term(i)
-		t.Name = distinct.unusedName(t.Name, taken)
+		t.Name = unused(t.Name, used)
+		used[t.Name] = true
 		distinct.terms = append(distinct.terms, t)
 	}
 	return distinct
 }
 
-// unusedName returns a name, with a number if it is taken or another policy has it.
-func (d *Description) unusedName(name string, taken func(name string) bool) string {
-	unused := name
-	hasName := func(t Term) bool { return t.Name == unused }
-	for n := 2; taken(unused) || slices.ContainsFunc(d.terms, hasName); n++ {
-		unused = fmt.Sprintf("%s-%d", name, n)
+// unused returns a name, with a number if it is used.
+func unused(name string, used map[string]bool) string {
+	numbered := name
+	for n := 2; used[numbered]; n++ {
+		numbered = name + "-" + strconv.Itoa(n)
 	}
-	return unused
+	return numbered
 }
 
 // Term describes a policy, also one that the description lacks.
