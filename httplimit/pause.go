@@ -3,6 +3,7 @@ package httplimit
 import (
 	"math"
 	"net/http"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,9 +32,10 @@ func (s *settings) pauseOf(resp *http.Response) (longest time.Duration) {
 }
 
 // RetryAfter reads Retry-After of responses with one of the statuses, 429 and 503 without any. It is for
-// [PauseOn]. The field may have seconds, a fraction, a date, or a Unix time, which is recognized by its
-// size. Fractions are rounded up to seconds. Retry-After-Ms in milliseconds counts too. Of several
-// values the longest counts. A response 403 without the field is no refusal.
+// [PauseOn]. The field may have seconds, a fraction, a date, or a Unix time. Fractions are rounded up to
+// seconds. A number that would be more than a year away is in milli-, micro- or nanoseconds.
+// Retry-After-Ms in milliseconds counts too. Of several values the longest counts. A response 403 without
+// the field is no refusal.
 func RetryAfter(statuses ...int) func(*http.Response) (time.Duration, bool) {
 	if len(statuses) == 0 {
 		statuses = []int{http.StatusTooManyRequests, http.StatusServiceUnavailable}
@@ -50,12 +52,12 @@ func RetryAfter(statuses ...int) func(*http.Response) (time.Duration, bool) {
 				values = strings.Split(text, ",") // which a proxy has joined
 			}
 			for _, value := range values {
-				longest = max(longest, untilText(value, now))
+				longest = max(longest, untilText(value, time.Second, now))
 			}
 		}
 		for _, text := range resp.Header.Values("Retry-After-Ms") {
 			refused = true
-			longest = max(longest, numberOf(text, time.Millisecond))
+			longest = max(longest, untilText(text, time.Millisecond, now))
 		}
 		return longest, refused
 	}
@@ -65,8 +67,8 @@ func RetryAfter(statuses ...int) func(*http.Response) (time.Duration, bool) {
 // X-RateLimit-Reset, for instance, or Anthropic-RateLimit-Tokens-Remaining and -Reset. It also reads the
 // remaining and reset of a field RateLimit. It is for [PauseOn]. A response with one of the statuses, 403
 // and 429 without any, asks for the time in a Reset whose Remaining is missing or not above 0. The time may
-// be seconds, a Unix time, a duration such as 6m0s, or a date. A response 403 without such a pair is no
-// refusal.
+// be as in [RetryAfter], or a duration such as 6m0s. It is in milliseconds if the name of the Reset says so,
+// as X-RateLimit-Reset-Ms or -Reset-After-Ms. A response 403 without such a pair is no refusal.
 func QuotaReset(statuses ...int) func(*http.Response) (time.Duration, bool) {
 	if len(statuses) == 0 {
 		statuses = []int{http.StatusForbidden, http.StatusTooManyRequests}
@@ -76,7 +78,7 @@ func QuotaReset(statuses ...int) func(*http.Response) (time.Duration, bool) {
 			return 0, false
 		}
 		now, refused := timeOf(resp), resp.StatusCode != http.StatusForbidden
-		add := func(left string, resets ...string) {
+		add := func(left string, unit time.Duration, resets ...string) {
 			n, err := strconv.ParseFloat(left, 64)
 			// A 403 without Remaining has other reasons.
 			if left == "" && resp.StatusCode == http.StatusForbidden || left != "" && (err != nil || n > 0) {
@@ -84,13 +86,12 @@ func QuotaReset(statuses ...int) func(*http.Response) (time.Duration, bool) {
 			}
 			refused = true
 			for _, text := range resets {
-				longest = max(longest, untilText(text, now))
+				longest = max(longest, untilText(text, unit, now))
 			}
 		}
 		for name, values := range resp.Header {
-			plain := strings.Replace(name, "Rate-Limit", "Ratelimit", 1)
-			if strings.Contains(plain, "Ratelimit-") && strings.Contains(name, "-Reset") {
-				add(resp.Header.Get(strings.Replace(name, "-Reset", "-Remaining", 1)), values...)
+			if remaining, unit := remainingOf(name); remaining != "" {
+				add(resp.Header.Get(remaining), unit, values...)
 			}
 		}
 		for _, text := range resp.Header.Values(limitField) { // of draft 7: remaining=0, reset=2
@@ -100,11 +101,47 @@ func QuotaReset(statuses ...int) func(*http.Response) (time.Duration, bool) {
 				values[key] = value
 			}
 			if values["reset"] != "" {
-				add(values["remaining"], values["reset"])
+				add(values["remaining"], time.Second, values["reset"])
 			}
 		}
 		return longest, refused
 	}
+}
+
+// timeWord matches a word of a name that describes a time. Its group has milliseconds.
+var timeWord = regexp.MustCompile(
+	`^(?:after|in|at|date|time|timestamp|epoch|unix|utc|seconds|secs?)*(ms|msecs?|millis|milliseconds?)?$`)
+
+// remainingOf returns the name of the field with the permits that are left of a quota, by the name of the
+// field with its reset, and the unit of that. The words on the time are in the latter alone. It returns ""
+// for a field of no quota.
+func remainingOf(reset string) (remaining string, unit time.Duration) {
+	name := strings.ReplaceAll(strings.ToLower(reset), "_", "-")
+	prefix, rest, found := cutAfter(name, "ratelimit")
+	if !found {
+		prefix, rest, _ = cutAfter(name, "rate-limit")
+	}
+	words, isReset := []string{prefix}, false
+	unit = time.Second
+	for word := range strings.SplitSeq(rest, "-") {
+		if behind, ok := strings.CutPrefix(word, "reset"); ok {
+			words, isReset, word = append(words, "remaining"), true, behind
+		}
+		if found := timeWord.FindStringSubmatch(word); found == nil {
+			words = append(words, word)
+		} else if found[1] != "" {
+			unit = time.Millisecond
+		}
+	}
+	if !isReset {
+		return "", 0
+	}
+	return strings.Join(words, "-"), unit
+}
+
+func cutAfter(text, part string) (before, after string, found bool) {
+	before, after, found = strings.Cut(text, part)
+	return before + part, after, found
 }
 
 // RateLimit reads the field RateLimit of draft-ietf-httpapi-ratelimit-headers-11, as [Draft11] sets it.
@@ -121,7 +158,7 @@ func RateLimit(resp *http.Response) (longest time.Duration, refused bool) {
 				case "r":
 					empty = value == "0"
 				case "t":
-					window = numberOf(value, time.Second)
+					window = untilText(value, time.Second, timeOf(resp))
 				}
 			}
 			if empty {
@@ -156,21 +193,14 @@ func timeOf(resp *http.Response) time.Time {
 	return time.Now()
 }
 
-// Numbers from these on are no durations, which would last three years, but Unix times since 1973.
-const (
-	firstUnix  = 1e8  // in seconds
-	firstMilli = 1e11 // in milliseconds
-)
+// year is the longest time that a number is read as: a longer one is in a smaller unit.
+const year = 366 * 24 * time.Hour
 
 // untilText returns the time until what a server has sent, 0 if that has passed or cannot be read.
-func untilText(text string, now time.Time) time.Duration {
+func untilText(text string, unit time.Duration, now time.Time) time.Duration {
 	text = strings.TrimSpace(text)
-	if n := parseNumber(text); n >= firstMilli {
-		return max(0, time.UnixMilli(int64(min(n, 1<<53))).Sub(now))
-	} else if n >= firstUnix {
-		return max(0, time.Unix(int64(math.Ceil(n)), 0).Sub(now))
-	} else if n >= 0 {
-		return numberOf(text, time.Second)
+	if n := parseNumber(text); n >= 0 {
+		return untilNumber(n, unit, now)
 	}
 	if d, err := time.ParseDuration(text); err == nil {
 		return max(0, d)
@@ -183,10 +213,22 @@ func untilText(text string, now time.Time) time.Duration {
 	return 0
 }
 
-// numberOf returns a number of units, rounded up to a whole one, 0 if it cannot be read.
-func numberOf(text string, unit time.Duration) time.Duration {
-	n := math.Ceil(parseNumber(strings.TrimSpace(text)))
-	return time.Duration(min(max(0, n), float64(math.MaxInt64/2/unit))) * unit
+// untilNumber returns the time until a number of units, rounded up to a whole one, have passed from now on,
+// or since 1970. If that is more than a year away, the unit is the next smaller one.
+func untilNumber(n float64, unit time.Duration, now time.Time) time.Duration {
+	for n = math.Ceil(n); unit > 0; unit /= 1000 {
+		if n >= float64(math.MaxInt64/unit) {
+			continue
+		}
+		d := time.Duration(n) * unit
+		if d <= year {
+			return d
+		}
+		if left := time.Unix(0, int64(d)).Sub(now); left.Abs() <= year {
+			return max(0, left)
+		}
+	}
+	return math.MaxInt64
 }
 
 // parseNumber reads a decimal number, -1 if text is none.

@@ -23,14 +23,15 @@ import (
 // The fake clock begins at 2000-01-01 00:00 UTC, which is 946684800.
 func TestPauseOn_FieldsOfProviders_AreRead(t *testing.T) {
 	retry, quota, ours := httplimit.RetryAfter(), httplimit.QuotaReset(), httplimit.RateLimit
-	const never = time.Duration(1<<63 - 1)
-	for name, c := range map[string]struct {
+	const never, ms = time.Duration(1<<63 - 1), 1500 * time.Millisecond
+	type test struct {
 		asks    func(*http.Response) (time.Duration, bool)
 		status  int
 		fields  string
 		pause   time.Duration
 		refused bool
-	}{
+	}
+	tests := map[string]test{
 		"seconds":         {retry, 429, "Retry-After:  7 ", 7 * time.Second, true},
 		"a fraction":      {retry, 429, "Retry-After: 1.5", 2 * time.Second, true},
 		"a long fraction": {retry, 429, "Retry-After: 292.05", 293 * time.Second, true},
@@ -42,8 +43,15 @@ func TestPauseOn_FieldsOfProviders_AreRead(t *testing.T) {
 		"a past Unix time": {retry, 429, "Retry-After: 1746136938 | Date: Thu, 01 May 2025 22:02:19 GMT", 0, true},
 		"in milliseconds": {retry, 429, "Retry-After: 1746136938500 | Date: Thu, 01 May 2025 22:02:16 GMT",
 			2500 * time.Millisecond, true},
-		"three years": {retry, 429, "Retry-After: 99999999", 99999999 * time.Second, true},
-		"no int64":    {retry, 429, "Retry-After: 99999999999999999999", never, true},
+		"a year":                   {retry, 429, "Retry-After: 31536000", 365 * 24 * time.Hour, true},
+		"three years are no pause": {retry, 429, "Retry-After: 99999999", 99999999 * time.Millisecond, true},
+		"in microseconds":          {retry, 429, "Retry-After: 946684807000000", 7 * time.Second, true},
+		"in nanoseconds":           {retry, 429, "Retry-After: 946684807000000000", 7 * time.Second, true},
+		"past, in nanoseconds":     {retry, 429, "Retry-After: 946684793000000000", 0, true},
+		"Azure, as a Unix time":    {retry, 429, "Retry-After-Ms: 946684807000", 7 * time.Second, true},
+		"Azure, zero":              {retry, 429, "Retry-After-Ms: 0", 0, true},
+		"no unit is near":          {quota, 429, "X-RateLimit-Reset: 1500000000000000000000", never, true},
+		"no int64":                 {retry, 429, "Retry-After: 99999999999999999999", never, true},
 		"several": {retry, 429, "Retry-After: 2 | Retry-After: 5 | Retry-After: x",
 			5 * time.Second, true},
 		"joined":              {retry, 429, "Retry-After: 2, 5, 3", 5 * time.Second, true},
@@ -72,6 +80,19 @@ func TestPauseOn_FieldsOfProviders_AreRead(t *testing.T) {
 			" | x-ratelimit-remaining-requests: 0 | x-ratelimit-reset-requests: 120ms", 120 * time.Millisecond, true},
 		"OpenAI, none of two": {quota, 429, "x-ratelimit-remaining-tokens: 9 | x-ratelimit-reset-tokens: 6m0s",
 			0, true},
+		"Discord": {quota, 429, "X-RateLimit-Remaining: 0 | X-RateLimit-Reset: 946684864.57 | X-RateLimit-Reset-After: 64.57",
+			65 * time.Second, true},
+		"Discord, left":          {quota, 403, "X-RateLimit-Remaining: 3 | X-RateLimit-Reset-After: 64.57", 0, false},
+		"milliseconds, left":     {quota, 403, "X-RateLimit-Remaining: 3 | X-RateLimit-Reset-Ms: 1500", 0, false},
+		"milliseconds of tokens": {quota, 403, "X-RateLimit-Remaining-Tokens: 0 | X-RateLimit-Reset-Tokens-Ms: 1500", ms, true},
+		"milliseconds of tokens, left": {quota, 429, "X-RateLimit-Tokens-Remaining: 7 | X-RateLimit-Tokens-Reset-Ms: 1500",
+			0, true},
+		"milliseconds since 1970":     {quota, 403, "X-RateLimit-Remaining: 0 | X-RateLimit-Reset-Ms: 946684801500", ms, true},
+		"microseconds since 1970":     {quota, 403, "X-RateLimit-Remaining: 0 | X-RateLimit-Reset: 946684801500000", ms, true},
+		"nanoseconds since 1970":      {quota, 403, "X-RateLimit-Remaining: 0 | X-RateLimit-Reset: 946684801500000000", ms, true},
+		"seconds of Microsoft":        {quota, 429, "X-Ms-RateLimit-Remaining: 0 | X-Ms-RateLimit-Reset: 2", 2 * time.Second, true},
+		"seconds of items":            {quota, 429, "X-RateLimit-Remaining-Items: 0 | X-RateLimit-Reset-Items: 2", 2 * time.Second, true},
+		"seconds of a field of items": {quota, 403, "X-RateLimit-Remaining-Items: 2 | X-RateLimit-Reset-Items: 2", 0, false},
 		"three fields": {quota, 429, "RateLimit-Remaining: 0 | RateLimit-Reset: 30",
 			30 * time.Second, true},
 		"a date of RFC 3339": {quota, 429, "Anthropic-Ratelimit-Reset: 2000-01-01T00:00:07Z",
@@ -100,7 +121,17 @@ func TestPauseOn_FieldsOfProviders_AreRead(t *testing.T) {
 		"this library, odd names":  {ours, 200, `RateLimit: "a,b;r=0;t=9"";r=1;t=30`, 0, false},
 		"this library, two fields": {ours, 200, `RateLimit: "a";r=0;t=3 | RateLimit: "b"; r=0; t=5`, 5 * time.Second, true},
 		"no field":                 {ours, 429, "", 0, false},
-	} {
+	}
+	for _, name := range []string{"X-RateLimit-Reset-Ms", "x-ratelimit-reset-after-ms", "X-RateLimit-Reset-In-Ms",
+		"X-RateLimit-ResetMs", "X-RateLimit-Reset_ms", "X-Rate-Limit-Reset-Millis", "X-RateLimit-Reset-Milliseconds",
+		"X-RateLimitResetMs", "X-RateLimit-ResetAfterMs", "X-RateLimit-Reset-Time-Ms", "X-RateLimit-Ms-Reset"} {
+		remaining := "X-RateLimit-Remaining: 0 | "
+		if strings.Contains(name, "Rate-") {
+			remaining = "X-Rate-Limit-Remaining: 0 | "
+		}
+		tests[name] = test{quota, 403, remaining + name + ": 1500", ms, true}
+	}
+	for name, c := range tests {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				pause, refused := c.asks(response(c.status, strings.Split(c.fields, " | ")...))
