@@ -332,7 +332,7 @@ func TestMiddleware_CookiesAndQueries_AreKeys(t *testing.T) {
 rules: [{name: a, key: cookie:sid, limits: 1/h, overrides: [{key: gold, unlimited: true}, {key: gone, ban: true}]}]`,
 			[]call{
 				{"GET /", h("Cookie", "x=1; sid=a; sidx=b"), good}, {"GET /", h("Cookie", "sid=b"), good},
-				{"GET /", h("Cookie", "sid=a;SID=b"), many}, {"GET /", h("Cookie", `a=b; sid="a"`), many},
+				{"GET /", h("Cookie", "sid=a;SIDS=b"), many}, {"GET /", h("Cookie", `a=b; sid="a"`), many},
 				{"GET /", nil, bad}, {"GET /", h("Cookie", "sid="), bad}, {"GET /", h("Cookie", "sid"), bad},
 				{"GET /", h("Cookie", "sid=c; sid=d"), bad}, {"GET /", h("Cookie", "sid=c", "Cookie", "sid=d"), bad},
 				{"GET /", h("Cookie", "sid="+strings.Repeat("x", 8193)), bad},

@@ -191,13 +191,13 @@ func TestParse_WrongFile_ReportsTheReason(t *testing.T) {
 // TestParse_RuleWithoutRequests_IsAnError: the operator relies on a limit that never applies.
 func TestParse_RuleWithoutRequests_IsAnError(t *testing.T) {
 	for match, want := range map[string]string{
-		"{headers: {Transfer-Encoding: chunked}}":                     "net/http takes the header Transfer-Encoding out of a request",
-		"{headers: {trailer: '*'}}":                                   "net/http takes the header Trailer out of a request",
+		"{headers: {Transfer-Encoding: chunked}}":                     "the header Transfer-Encoding is about a connection",
+		"{headers: {trailer: '*'}}":                                   "the header Trailer is about a connection",
 		"{grpc: '*', headers: {grpc-timeout: '*'}}":                   "grpc-go takes the header Grpc-Timeout out of a call: no call matches",
 		"{headers: {X: \"a\\nb\"}}":                                   "has a control character",
 		"'/" + strings.Repeat("a", 8192) + "'":                        "the path is longer than 8192 bytes",
-		"/x, key: header:trailer":                                     "net/http takes the header Trailer out of a request",
-		"/x, cost: header:transfer-encoding":                          "net/http takes the header Transfer-Encoding out of a request",
+		"/x, key: header:trailer":                                     "the header Trailer is about a connection",
+		"/x, cost: header:transfer-encoding":                          "the header Transfer-Encoding is about a connection",
 		"'/p/{id}', key: path:id, overrides: [{key: a/b, ban: true}]": `"a/b" is no key: a request with a slash in {id} is refused`,
 	} {
 		if !strings.Contains(match, "key:") {

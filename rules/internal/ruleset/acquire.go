@@ -142,6 +142,9 @@ func (v *version) acquires(r *Request) []acquire {
 	if r.Path == nil {
 		rules = &file.grpc
 	} else {
+		if r.invalid != nil && (file.usesPaths || file.usesQueries) {
+			return v.refused(r.invalid)
+		}
 		var err error
 		if path, err = r.Path(file.allowSlashes); err != nil && file.usesPaths {
 			return v.refused(err)

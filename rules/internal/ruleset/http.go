@@ -21,6 +21,7 @@ func (s *File) HTTP(r *http.Request) *Request {
 		Length:    r.ContentLength,
 		Query:     r.URL.RawQuery,
 		Headers:   func() http.Header { return r.Header },
+		Trailer:   r.Trailer,
 		Client:    sync.OnceValues(func() (netip.Addr, error) { return s.address.Client(r) }), // many rules may need it
 		ClientKey: sync.OnceValues(func() (string, error) { return s.address.Key(r) }),
 		Path: func(allowSlashes bool) (httptarget.Path, error) {
@@ -31,10 +32,16 @@ func (s *File) HTTP(r *http.Request) *Request {
 			return path, nil
 		},
 	}
+	if strings.Contains(r.URL.RawQuery, "#") || strings.Contains(r.URL.RawPath, "#") {
+		request.invalid = errFragment
+	}
 	request.setMethod(r.Method)
 	request.addHost(r.Host)
 	return request
 }
+
+// errFragment is the error of a target that other servers end at its number sign, a path or a query.
+var errFragment = guard.Invalidf("rules: the target has a #, which ends it for some servers")
 
 // Forwarded returns the request that a proxy describes in the headers of r. Its client is unknown, an
 // error, if the peer is not a trusted proxy: the peer's address would be that of all clients.
@@ -49,7 +56,9 @@ func (s *File) Forwarded(r *http.Request) *Request {
 		o.addHost(host)
 	}
 	uri, err := s.uriOf(r)
-	o.Query = uri.query
+	if o.Query, o.invalid = uri.query, nil; strings.Contains(uri.path+uri.query, "#") {
+		o.invalid = errFragment
+	}
 	if uri.host != "" {
 		o.addHost(uri.host)
 	}
@@ -64,9 +73,6 @@ func (s *File) Forwarded(r *http.Request) *Request {
 			return httptarget.Path{}, err
 		}
 		path, err := httptarget.ReadPath(uri.path, allowSlashes)
-		if err == nil && strings.Contains(uri.path, "#") {
-			err = errors.New("the path has a #, which ends it for some servers")
-		}
 		if err != nil {
 			return path, guard.Invalidf("rules: the path %q: %v", rulefile.Clip(uri.path), err)
 		}
@@ -129,6 +135,7 @@ type Request struct {
 	Method    string                     // of HTTP in upper case; of gRPC the full method
 	Hosts     []string                   // without port and final dot, in lower case; several if they differ
 	Headers   func() http.Header         // by the canonical name
+	Trailer   http.Header                // the fields that follow the body
 	Query     string                     // of the URL, as it was sent
 	Client    func() (netip.Addr, error) // the client's address
 	ClientKey func() (string, error)     // the client's address as a key
@@ -138,6 +145,7 @@ type Request struct {
 	// call of gRPC, whose path is its method.
 	Path func(allowSlashes bool) (httptarget.Path, error)
 
+	invalid     error // why servers read the path or the query in several ways
 	noHost      error // why the host is unknown
 	otherMethod bool  // the method was sent in another spelling
 	otherHost   bool  // a host was

@@ -291,6 +291,9 @@ func (d *decoder) headers(n *rulefile.Node) (all []header) {
 		h := header{value: text}
 		d.Parse(name, name.Value, &h.name)
 		d.headerValue(value, text, h.name)
+		if !h.name.isBinary() {
+			h.value, _, _ = plain(string(h.name), text)
+		}
 		if slices.ContainsFunc(all, func(other header) bool { return other.name == h.name }) {
 			d.Fail(name, "the header %s is there twice", h.name)
 		}

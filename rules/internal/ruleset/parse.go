@@ -199,6 +199,7 @@ type File struct {
 	allowSlashes bool // paths may have escaped slashes and backslashes
 	usesPaths    bool // a rule without shadow depends on the path
 	usesHosts    bool // a rule without shadow depends on the host
+	usesQueries  bool // a rule without shadow has a parameter of the query in its key
 
 	http matcher
 	grpc matcher
@@ -223,6 +224,7 @@ func (s *File) build() {
 	for i, r := range s.rules {
 		s.usesPaths = s.usesPaths || !r.settings.Shadow && r.usesPaths()
 		s.usesHosts = s.usesHosts || !r.settings.Shadow && r.usesHosts()
+		s.usesQueries = s.usesQueries || !r.settings.Shadow && slices.ContainsFunc(r.key, keyPart.isQuery)
 		for _, c := range r.conditions {
 			if c.rpc {
 				s.grpc.add(i, r.onlyBans(), c)

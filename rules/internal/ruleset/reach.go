@@ -179,11 +179,8 @@ func (p *pattern) covers(other *pattern) bool {
 	return extra == 0 && p.end == other.end
 }
 
-// takenOut are headers that net/http and grpc-go do not leave among the headers of a request.
-var takenOut = []string{"Transfer-Encoding", "Trailer"}
-
 // takenOutOfCalls are headers that grpc-go does not leave in the metadata of a call.
-var takenOutOfCalls = []string{"Connection", "Te", "Grpc-Encoding", "Grpc-Message", "Grpc-Status", "Grpc-Timeout"}
+var takenOutOfCalls = []string{"Grpc-Encoding", "Grpc-Message", "Grpc-Status", "Grpc-Timeout"}
 
 // checkHeaders reports headers that no call of gRPC has.
 func (d *decoder) checkHeaders(n *rulefile.Node, c *condition) {

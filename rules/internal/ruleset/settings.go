@@ -195,7 +195,7 @@ func (c *cost) of(r *Request) (int64, error) {
 	switch {
 	case c.header != "":
 		v := r.valuesOf(string(c.header))
-		if len(v.sent) != 1 {
+		if len(v.sent) != 1 || !v.clear {
 			return 1, guard.Lackingf("header "+string(c.header), "rules: %d values of the header %s, want one, the cost",
 				len(v.sent), c.header)
 		}
