@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"net/netip"
 	"strings"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
 	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/internal/httptarget"
 	"github.com/rratelimiter/rratelimiter/internal/outage"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
@@ -35,8 +37,9 @@ func ByIP(trusted ...netip.Prefix) Key {
 // ByMetadata returns the Key of a value in the metadata, for instance an API key. It reads the
 // incoming metadata of a server's call, and the outgoing metadata of a client's. A call without the
 // value, or with several or an empty one, has no key and is [limit.ErrInvalidRequest]. Spaces and tabs
-// around a text are dropped, as gRPC allows; a binary value, whose name ends in "-bin", counts as it
-// was sent. Clients choose their metadata: put a check of the value in front of it.
+// around a text are dropped, as gRPC allows, and the scheme of authorization is as in
+// [httplimit.ByHeader]; a binary value, whose name ends in "-bin", counts as it was sent. Clients choose
+// their metadata: put a check of the value in front of it.
 func ByMetadata(name string) Key {
 	name = strings.ToLower(name)
 	return func(ctx context.Context, call Call) (key string, err error) {
@@ -50,8 +53,8 @@ func ByMetadata(name string) Key {
 		if len(values) == 1 {
 			if strings.HasSuffix(name, "-bin") {
 				key = values[0]
-			} else {
-				key = strings.Trim(values[0], " \t")
+			} else if text, _, failed := httptarget.FieldValue(http.CanonicalHeaderKey(name), values[0]); failed == nil {
+				key = text
 			}
 		}
 		if key == "" {

@@ -71,7 +71,7 @@ func TestByIP_PeerOfAnyNetwork_GivesAddressOrError(t *testing.T) {
 // The contract has keys of incoming calls.
 func TestKey_Call_GivesTextOrError(t *testing.T) {
 	ctx := from(t.Context(), "192.0.2.1:1", "x-two", "a")
-	ctx = metadata.AppendToOutgoingContext(ctx, "X-Key", "out|going")
+	ctx = metadata.AppendToOutgoingContext(ctx, "X-Key", "out|going", "Authorization", "BEARER  x")
 	in := grpclimit.Call{Method: "/pkg.Service/Method"}
 	out := grpclimit.Call{Method: "/pkg.Service/Method", Outgoing: true, Target: "dns:///host"}
 	byKey := grpclimit.ByMetadata("X-Key")
@@ -84,6 +84,7 @@ func TestKey_Call_GivesTextOrError(t *testing.T) {
 	}{
 		"metadata that goes": {byKey, out, "out|going", false},
 		"none goes":          {grpclimit.ByMetadata("x-two"), out, "", true},
+		"credentials":        {grpclimit.ByMetadata("authorization"), out, "bearer x", false},
 		"method":             {grpclimit.ByMethod(), in, "/pkg.Service/Method", false},
 		"combined": {grpclimit.Combined(grpclimit.ByMetadata("x-key"), grpclimit.ByIP(),
 			grpclimit.ByMethod()), out, `out\|going|192.0.2.1|/pkg.Service/Method`, false},

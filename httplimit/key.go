@@ -9,6 +9,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/internal/httptarget"
 	"github.com/rratelimiter/rratelimiter/internal/outage"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
@@ -32,15 +33,21 @@ func ByIP(trusted ...netip.Prefix) Key {
 }
 
 // ByHeader returns the Key of a header's value, for instance an API key. A request without the
-// header, with several values or with an empty one has no key and is [limit.ErrInvalidRequest]. Spaces
-// and tabs around the value are dropped, since they are no part of it (RFC 9110, 5.5). Clients
-// choose their headers: put a check of the value in front of it.
+// header, with several values or with an empty one has no key and is [limit.ErrInvalidRequest]. So is a
+// request whose header other servers do not read so: Connection names it, and a proxy removes it (RFC 9110,
+// 7.6.1), a trailer has it too, or its name was sent with an underscore, as CGI writes it.
+//
+// Spaces and tabs around the value are dropped, since they are no part of it (RFC 9110, 5.5). In
+// Authorization, the scheme is in lower case, with one space behind it. Clients choose their headers: put
+// a check of the value in front of it.
 func ByHeader(name string) Key {
 	name = http.CanonicalHeaderKey(name)
 	return func(r *http.Request) (key string, err error) {
-		values := r.Header[name]
-		if len(values) == 1 {
-			key = strings.Trim(values[0], " \t")
+		values, clear := httptarget.Field(r.Header, r.Trailer, name)
+		if len(values) == 1 && clear {
+			if text, _, failed := httptarget.FieldValue(name, values[0]); failed == nil {
+				key = text
+			}
 		}
 		if key == "" {
 			err = guard.Lackingf("header "+name, "httplimit: header %s: want one value that is not empty: got %d values", name,

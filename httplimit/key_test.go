@@ -119,6 +119,28 @@ func TestKey_Request_GivesTextOrError(t *testing.T) {
 	}
 }
 
+// TestByHeader_OtherServers_ReadTheSame, or the request has no key: a proxy removes what Connection names.
+func TestByHeader_OtherServers_ReadTheSame(t *testing.T) {
+	for _, c := range []struct{ field, value, connection, want string }{
+		{"X-Key", "a", "close", "a"}, {"X-Key", "a", "close, x-key", ""}, {"X_Key", "a", "", ""},
+		{"Authorization", "Bearer  a", "", "bearer a"}, {"Authorization", "bearer a", "keep-alive", "bearer a"},
+		{"Authorization", "Basic YTp=", "", "basic YTo="}, {"Authorization", "Basic ?", "", ""},
+		{"Authorization", "Bearer a", "Authorization", ""},
+	} {
+		r := request()
+		r.Header.Set(c.field, c.value)
+		r.Header.Set("Connection", c.connection)
+		key, err := httplimit.ByHeader(strings.ReplaceAll(c.field, "_", "-"))(r)
+		assert.Equal(t, c.want, key, c)
+		assert.Equal(t, c.want == "", errors.Is(err, limit.ErrInvalidRequest), c)
+	}
+	r := request()
+	r.Header.Set("X-Key", "a")
+	r.Trailer = http.Header{"X-Key": nil}
+	_, err := httplimit.ByHeader("X-Key")(r)
+	assert.ErrorIs(t, err, limit.ErrInvalidRequest)
+}
+
 // A chooser of an own kind can join what the choosers of the package return.
 func TestEach_LimitersOfARequest_CanBeJoined(t *testing.T) {
 	guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {

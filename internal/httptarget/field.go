@@ -26,7 +26,8 @@ func Field(r, trailer http.Header, name string) (sent []string, clear bool) {
 		clear = isNamed(r["Connection"], name, ",") && !announced
 	} else { // whatever a proxy separates names by; some read Proxy-Connection too
 		const separators = ",; \t\""
-		clear = !isNamed(r["Connection"], name, separators) && !isNamed(r["Proxy-Connection"], name, separators) && !announced
+		named := isNamed(r["Connection"], name, separators) || isNamed(r["Proxy-Connection"], name, separators)
+		clear = !named && !announced
 	}
 	for other, values := range r {
 		if strings.IndexByte(other, '_') >= 0 && strings.EqualFold(strings.ReplaceAll(other, "_", "-"), name) {
