@@ -148,7 +148,7 @@ func originOf(r *http.Request) guard.Origin {
 		peer, err = guard.UnixPeer, nil
 	}
 	return guard.Origin{Package: "httplimit", Peer: peer, Err: err, Canonical: http.CanonicalHeaderKey,
-		Lines: r.Header.Values}
+		Lines: r.Header.Values} // also of a field that Connection names: the proxy wrote it for this server
 }
 
 // Limiter limits requests: a *[rratelimiter.Limiter], a *[limit.Limiter], or any other type with

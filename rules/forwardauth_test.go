@@ -218,6 +218,27 @@ func TestForwardAuth_CookieAndQuery_AreOfTheRequest(t *testing.T) {
 		authCall{"X-Forwarded-Uri: /?key=b; Cookie: sid=b", 200}, authCall{"X-Forwarded-Uri: /; Cookie: sid=b", 400})
 }
 
+// TestForwardAuth_Connection_HidesNoHeadersOfTheProxy: a client cannot name those that the proxy wrote, but
+// those of its own count as missing.
+func TestForwardAuth_Connection_HidesNoHeadersOfTheProxy(t *testing.T) {
+	guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
+		h := parsed(t, `
+address: {trusted: 192.0.2.1}
+defaults: {on_failure: open}
+rules: [{name: a, match: POST b/x, key: [ip, header:X-Tenant], limits: 1/h}]`).ForwardAuth(client)
+		const proxied = "X-Forwarded-Method: POST; X-Forwarded-Host: b; X-Forwarded-Uri: /x; X-Forwarded-For: 203.0.113.7; X-Tenant: a; "
+		for _, c := range []struct {
+			connection string
+			want       int
+		}{
+			{"close", good}, {"X-Forwarded-Method", many}, {"X-Forwarded-Host", many}, {"X-Forwarded-Uri", many},
+			{"X-Forwarded-For", many}, {"X-Tenant", bad},
+		} {
+			assert.Equal(t, c.want, asked(h, "", proxied+"Connection: "+c.connection).Code, c.connection)
+		}
+	})
+}
+
 // TestForwardAuth_UntrustedProxy_IsAFailure: its address would be that of all clients.
 func TestForwardAuth_UntrustedProxy_IsAFailure(t *testing.T) {
 	rule := "address: {trusted: [10.0.0.0/8]}\nrules: [{name: a, key: ip, limits: 1/h, on_failure: MODE}]"
