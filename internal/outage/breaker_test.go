@@ -7,7 +7,6 @@ import (
 	"runtime"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -86,8 +85,7 @@ func TestIsMistake_OnlyErrorsOfTheProgram(t *testing.T) {
 func TestBreaker_AnswerDuringAFailure_IsNoOutage(t *testing.T) {
 	var down int
 	for range 1000 {
-		b := &breaker{clock: clock{time.Now()}, deadlines: new(atomic.Int64), reports: new(reports)}
-		b.deadlines.Store(int64(time.Hour))
+		b := New(time.Hour, nil).breakerOf(nil)
 		var both sync.WaitGroup
 		b.mu.Lock() // as another call of the breaker holds it
 		both.Go(func() { b.recordError(t.Context(), new(redis), errRefused) })
@@ -97,7 +95,7 @@ func TestBreaker_AnswerDuringAFailure_IsNoOutage(t *testing.T) {
 		b.recordUp()
 		b.mu.Unlock()
 		both.Wait()
-		if b.down.Load() {
+		if b.isDown() {
 			down++
 		}
 	}
@@ -192,8 +190,8 @@ func (nameless) Take(context.Context, int64) (d rratelimiter.Decision, err error
 
 // TestBreaker_Observe_CallsNoMethodOfALimiterUnderItsLock: others that hold the program's lock may wait for it.
 func TestBreaker_Observe_CallsNoMethodOfALimiterUnderItsLock(t *testing.T) {
-	b := &breaker{clock: clock{time.Now()}, deadlines: new(atomic.Int64), reports: new(reports), unsure: true}
-	named := 0
+	b, named := New(deadline, nil).breakerOf(nil), 0
+	b.state.Store(nodeUnsure)
 	b.observe(target{t.Context(), nameless(func() string {
 		if assert.True(t, b.mu.TryLock()) {
 			b.mu.Unlock()
@@ -201,6 +199,6 @@ func TestBreaker_Observe_CallsNoMethodOfALimiterUnderItsLock(t *testing.T) {
 		named++
 		return "name"
 	})}, errRefused)
-	assert.True(t, b.down.Load())
+	assert.True(t, b.isDown())
 	assert.NotZero(t, named)
 }

@@ -37,6 +37,7 @@ type Guard struct {
 	breakers  sync.Map // node to *breaker
 	local     buckets
 	waiting   atomic.Int64
+	waiters   waiters
 }
 
 // Changed is the callback of an outage: with the address of its node, "" if that is unknown, and with
@@ -125,14 +126,14 @@ func (g *Guard) Ask(ctx context.Context, q Request) Answer {
 func (g *Guard) try(ctx context.Context, q Request) (a Answer) {
 	b := g.breakerOf(q.Limiter)
 	if q.Paused != nil {
-		if left := q.Paused(!b.down.Load()); left > 0 {
+		if left := q.Paused(!b.isDown()); left > 0 {
 			return pausedFor(left)
 		}
 	}
 	if g.local.nextSweep.Load() != 0 { // there are shares
 		g.local.sweepIfDue()
 	}
-	if b.down.Load() && !b.allows(ctx, q.Limiter) {
+	if b.isDown() && !b.allows(ctx, q.Limiter) {
 		return g.withoutRedis(q, b.notSent(q.Limiter))
 	}
 	a, err := g.take(ctx, q)
@@ -178,7 +179,7 @@ func (b *breaker) answered(ctx context.Context, l Limiter, a Answer) Answer {
 	}
 	if a.Result = limit.Rejected; !a.fromMemory {
 		b.recordAnswer(ctx, l)
-	} else if b.down.Load() {
+	} else if b.isDown() {
 		b.verify(ctx, l)
 	}
 	return a
@@ -250,7 +251,7 @@ func (g *Guard) Settle(ctx context.Context, q Request, a Answer, cost int64) err
 		return a.Receipt.Settle(ctx, cost, "", nil)
 	}
 	b := g.breakerOf(q.Limiter)
-	if b.down.Load() {
+	if b.isDown() {
 		return b.notSent(q.Limiter)
 	}
 	limited, stop := context.WithTimeout(context.WithoutCancel(ctx), g.Deadline())
@@ -271,5 +272,5 @@ func (g *Guard) NotRun(l Limiter, err error) bool {
 	var dialled *net.OpError
 	var reply *rueidis.RedisError
 	return errors.Is(err, ErrDown) || errors.As(err, &dialled) && dialled.Op == "dial" ||
-		errors.As(err, &reply) && g.breakerOf(l).down.Load()
+		errors.As(err, &reply) && g.breakerOf(l).isDown()
 }

@@ -7,13 +7,9 @@ import (
 	"reflect"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/engine"
 	"github.com/rratelimiter/rratelimiter/internal/inside"
 	"github.com/rratelimiter/rratelimiter/internal/receipt"
-	"github.com/rratelimiter/rratelimiter/internal/redisx"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -106,47 +102,6 @@ func chargeOf(l Limiter) receipt.Charge {
 
 // CanCharge reports whether a limiter can charge more permits than a call has taken.
 func CanCharge(l Limiter) bool { return chargeOf(l) != nil }
-
-// probe asks whether Redis can grant. For a limiter of this module it sets a key of its own for a
-// millisecond, unless there is one: a call that only reads would succeed where writes fail. Of another type
-// it calls Peek or AvailablePermits; without these, it takes a permit, and releases it if possible.
-func probe(ctx context.Context, l Limiter) error {
-	l = unwrap(l)
-	if h := handleOf(l); h != nil {
-		if g, key, ok := h.Node(); ok {
-			set := g.Redis().B().Set().Key("{" + redisx.Tag(key) + "}:probe").Value("").Nx().PxMilliseconds(1).Build()
-			_, err := engine.Detach(ctx, func(ctx context.Context) (m rueidis.RedisMessage, err error) {
-				defer func() {
-					if recover() != nil { // of the client: no request made the call
-						err = redisx.ErrNoReply
-					}
-				}()
-				return redisx.Do(ctx, g.Redis(), set)
-			})
-			if rueidis.IsRedisNil(err) {
-				return nil
-			}
-			return err
-		}
-	}
-	switch l := l.(type) {
-	case interface {
-		Peek(ctx context.Context) ([]rratelimiter.Decision, error)
-	}:
-		_, err := l.Peek(ctx)
-		return err
-	case interface {
-		AvailablePermits(ctx context.Context) (int64, error)
-	}:
-		_, err := l.AvailablePermits(ctx)
-		return err
-	}
-	d, err := l.Take(ctx, 1)
-	if refund := refundOf(l); err == nil && d.Allowed && refund != nil { // without it, the permit stays taken
-		_ = refund(ctx, 1)
-	}
-	return err
-}
 
 // hasQueue reports whether requests can wait in a queue of the limiter's own.
 func hasQueue(l Limiter) bool {

@@ -147,7 +147,7 @@ func TestGuard_LimiterWithoutPeek_GetsItsPermitBack(t *testing.T) {
 		l.down.Store(false)
 		time.Sleep(deadline)
 		synctest.Wait()
-		assert.False(t, g.breakerOf(nil).down.Load())
+		assert.False(t, g.breakerOf(nil).isDown())
 		assert.Zero(t, l.taken.Load())
 	})
 }
@@ -188,9 +188,9 @@ func TestGuard_ProbePanics_NextProbeAsks(t *testing.T) {
 			return rratelimiter.Decision{}, nil
 		})})
 		synctest.Wait()
-		assert.True(t, g.breakerOf(nil).down.Load())
+		assert.True(t, g.breakerOf(nil).isDown())
 		time.Sleep(2 * deadline)
-		assert.False(t, g.breakerOf(nil).down.Load())
+		assert.False(t, g.breakerOf(nil).isDown())
 	})
 }
 

@@ -116,7 +116,7 @@ func pausedFor(left time.Duration) (a Answer) {
 // down meanwhile, the wait ends.
 func (g *Guard) waitInQueue(ctx context.Context, q Request, denied Answer, most time.Duration) Answer {
 	up, stop := g.whileUp(ctx, q.Limiter)
-	defer stop(nil)
+	defer stop()
 	a, err := callWait(up, q, most)
 	b := g.breakerOf(q.Limiter)
 	if err != nil {
@@ -183,29 +183,6 @@ func callWait(ctx context.Context, q Request, most time.Duration) (a Answer, err
 func isTimeout(err error) bool {
 	var dialed *net.OpError
 	return errors.Is(err, context.DeadlineExceeded) && !errors.As(err, &dialed)
-}
-
-// whileUp returns a context that ends with the cause ErrDown when the node of a limiter is down, which may
-// change meanwhile. The waits of a limiter do not report that Redis hangs, so a probe finds that out, unless
-// another call is answered. The end comes after a deadline of silence, one of the probe, and two pauses of
-// a third each.
-func (g *Guard) whileUp(ctx context.Context, l Limiter) (context.Context, context.CancelCauseFunc) {
-	ctx, end := context.WithCancelCause(ctx)
-	var check func()
-	check = func() {
-		b := g.breakerOf(l)
-		switch {
-		case ctx.Err() != nil:
-			return
-		case b.down.Load():
-			end(ErrDown)
-			return
-		}
-		b.verify(ctx, l)
-		time.AfterFunc(g.Deadline()/3, check)
-	}
-	time.AfterFunc(g.Deadline()/3, check)
-	return ctx, end
 }
 
 // sleep waits until a denied request is to ask again. It fails at once if ctx ends before it could be

@@ -44,7 +44,7 @@ func TestGuard_DeadlineExceeded_DependsOnWhatIsLate(t *testing.T) {
 				g := withMode(limit.Open, deadline, nil)
 				a := g.Ask(ctx, Request{Limiter: waits{c.err, c.wait == 0, c.down}, Permits: 1, Wait: c.wait})
 				assert.Equal(t, c.want, a.Result)
-				assert.Equal(t, c.down, g.breakerOf(nil).down.Load())
+				assert.Equal(t, c.down, g.breakerOf(nil).isDown())
 			})
 		})
 	}

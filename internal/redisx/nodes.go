@@ -17,8 +17,9 @@ import (
 type Nodes struct {
 	redis rueidis.Client
 
-	slots atomic.Pointer[[]slotRange] // the known ones, by their order
-	asked atomic.Int64                // when, Unix nanoseconds
+	slots   atomic.Pointer[[]slotRange] // the known ones, by their order
+	version atomic.Uint64               // of the slots
+	asked   atomic.Int64                // when, Unix nanoseconds
 }
 
 // slotRange is a range of slots and its node.
@@ -117,7 +118,7 @@ func (n *Nodes) refresh(age time.Duration) {
 				n.set(reply)
 				return
 			case Answers(err) && len(*n.slots.Load()) == 0: // the slots are forbidden: all are of one node
-				n.slots.Store(&[]slotRange{{last: 1<<14 - 1}})
+				n.store([]slotRange{{last: 1<<14 - 1}})
 				return
 			}
 		}
@@ -154,7 +155,20 @@ func (n *Nodes) set(reply []rueidis.RedisMessage) {
 		}
 	}
 	slices.SortFunc(slots, func(a, b slotRange) int { return int(a.last - b.last) })
+	n.store(slots)
+}
+
+func (n *Nodes) store(slots []slotRange) {
 	n.slots.Store(&slots)
+	n.version.Add(1)
+}
+
+// Version returns a number that changes after each answer to Node that does. The slots may be a minute old.
+func (n *Nodes) Version() uint64 {
+	if !n.single() {
+		n.refresh(slotsAge)
+	}
+	return n.version.Load()
 }
 
 // addressOf reads the address of a node of CLUSTER SLOTS. No host, or "", is the host that was asked.

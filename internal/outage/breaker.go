@@ -1,0 +1,216 @@
+package outage
+
+// Whether a node of Redis is up: a breaker for each node. The prober of a node that is down, or may be, is in
+// prober.go.
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rratelimiter/rratelimiter/internal/engine"
+)
+
+// node is a node of Redis: a single server, or a master of a Redis Cluster. Limiters of other types, which
+// wrap none of this library, share the zero node.
+type node struct {
+	engine *engine.Engine
+	name   string // its address on a cluster; "" for a single server, and until the slots are known
+}
+
+// nodeOf returns the node that a limiter's calls go to. With moved, a failover of a second ago counts.
+func nodeOf(l Limiter, moved bool) node {
+	if h := handleOf(unwrap(l)); h != nil {
+		if g, key, ok := h.Node(); ok {
+			return node{g, g.Nodes.Node(key, moved)}
+		}
+	}
+	return node{}
+}
+
+// address returns the address of the node, "" if it is unknown.
+func (n node) address() string {
+	if n.engine == nil {
+		return ""
+	}
+	return n.engine.Nodes.Address(n.name)
+}
+
+// slots returns the version of the slots by which a limiter has this node.
+func (n node) slots() uint64 {
+	if n.engine == nil {
+		return 0
+	}
+	return n.engine.Nodes.Version()
+}
+
+// String returns the node for errors.
+func (n node) String() string {
+	if address := n.address(); address != "" {
+		return "Redis at " + address
+	}
+	return "Redis"
+}
+
+// breakerOf returns the breaker of a limiter's node.
+func (g *Guard) breakerOf(l Limiter) *breaker {
+	on := nodeOf(l, false)
+	b, ok := g.breakers.Load(on)
+	if !ok {
+		b, _ = g.breakers.LoadOrStore(on, &breaker{clock: clock{time.Now()}, node: on, deadlines: &g.deadlines,
+			reports: g.reports, waiters: &g.waiters})
+	}
+	return b.(*breaker) //nolint:errcheck,forcetypeassert // nothing else is there
+}
+
+// breaker is a circuit breaker for the calls to a node of Redis, see the package. It starts as up.
+type breaker struct {
+	clock
+	node      node
+	deadlines *atomic.Int64 // of the Guard
+	reports   *reports
+	waiters   *waiters
+
+	state      atomic.Int32 // only changeLocked sets it
+	lastAnswer atomic.Int64 // its time, 0 for none
+
+	mu          sync.Mutex
+	prober      prober
+	lastRequest int64  // the time of the latest request during an outage
+	target      target // of the next probe: the limiter of that request
+	address     string // of the node in the report of an outage: it may be unknown until Redis is reached
+}
+
+// The states of a node.
+const (
+	nodeUp     = iota // requests ask it
+	nodeUnsure        // they do, and a probe finds out whether it is up
+	nodeDown          // they do not, and probes find out when it is up
+)
+
+// target is what a probe calls: the limiter of a request, with the values of its context.
+type target struct {
+	ctx     context.Context
+	limiter Limiter
+}
+
+// clock counts nanoseconds since its start, from 1. It is monotonic.
+type clock struct{ start time.Time }
+
+func (c clock) now() int64 { return int64(time.Since(c.start)) + 1 }
+
+func (b *breaker) deadline() time.Duration { return time.Duration(b.deadlines.Load()) }
+
+func (b *breaker) isDown() bool { return b.state.Load() == nodeDown }
+
+// isSilent reports whether Redis has answered no call for the time of the deadline.
+func (b *breaker) isSilent() bool {
+	last := b.lastAnswer.Load()
+	return last == 0 || b.now()-last >= int64(b.deadline())
+}
+
+// changeLocked changes the state. A node that has just answered does not go down. The prober of a node that is not
+// up runs. An outage ends the waits, and its begin and end are reported. err began it. The lock is held.
+func (b *breaker) changeLocked(to int32, err error) {
+	before := b.state.Swap(to)
+	// A call that is answered records the answer before it reads the state, so one of the two
+	// goroutines sees the other.
+	if to == nodeDown && before != nodeDown && !b.isSilent() {
+		b.state.Store(before)
+		return
+	}
+	if to == nodeUp {
+		b.target = target{}
+	} else {
+		b.probeLocked()
+	}
+	if (before == nodeDown) == (to == nodeDown) {
+		return
+	}
+	if to == nodeDown {
+		b.waiters.end(b, time.Now())
+	}
+	b.reportLocked(to != nodeDown, err)
+}
+
+// reportLocked reports the begin or the end of an outage. The lock is held, but not during the callback.
+func (b *breaker) reportLocked(up bool, err error) {
+	if !up {
+		b.address = b.node.address()
+	}
+	b.reports.add(transition{b.address, up, err})
+	b.mu.Unlock()
+	defer b.mu.Lock()
+	b.reports.run()
+}
+
+// allows reports whether a request may ask Redis. While that is down, only the prober asks. If it has ended, or
+// is stuck in a call, one request asks as well.
+func (b *breaker) allows(ctx context.Context, l Limiter) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.isDown() {
+		return true
+	}
+	b.setTargetLocked(ctx, l)
+	if b.probeLocked() { // after a minute without requests: the prober keeps the others back
+		return true
+	}
+	stuck := b.lastRequest >= b.prober.due+10*int64(b.deadline())
+	if stuck {
+		b.prober.due = b.lastRequest
+	}
+	return stuck
+}
+
+// setTargetLocked makes the limiter of a request the target of the next probe. The lock is held.
+func (b *breaker) setTargetLocked(ctx context.Context, l Limiter) {
+	b.lastRequest, b.target = b.now(), target{context.WithoutCancel(ctx), l}
+}
+
+// recordAnswer records an answer of Redis to a request. One that did not grant ends no outage, since it
+// does not show that Redis can grant: a probe finds that out.
+func (b *breaker) recordAnswer(ctx context.Context, l Limiter) {
+	b.lastAnswer.Store(b.now())
+	if b.isDown() {
+		b.verify(ctx, l)
+	}
+}
+
+// recordUp records that Redis can grant now.
+func (b *breaker) recordUp() {
+	b.lastAnswer.Store(b.now())
+	if b.isDown() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.changeLocked(nodeUp, nil)
+	}
+}
+
+// recordError records the error of a call.
+func (b *breaker) recordError(ctx context.Context, l Limiter, err error) {
+	switch statusOf(err) {
+	case callAnswered, callErrorReply:
+		b.recordAnswer(ctx, l)
+	case callFailed:
+		if !b.isDown() && !b.isSilent() {
+			return
+		}
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.setTargetLocked(ctx, l)
+		b.changeLocked(nodeDown, err)
+	}
+}
+
+// verify starts a probe unless Redis has answered lately: a caller may leave before an answer arrives.
+func (b *breaker) verify(ctx context.Context, l Limiter) {
+	if !b.isDown() && !b.isSilent() {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.setTargetLocked(ctx, l)
+	b.changeLocked(max(nodeUnsure, b.state.Load()), nil)
+}

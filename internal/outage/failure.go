@@ -1,0 +1,79 @@
+package outage
+
+// What the error of a call reveals about Redis, and the errors of calls that it has not decided.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/redisx"
+	"github.com/rratelimiter/rratelimiter/limit"
+)
+
+// callStatus is what the error of a call reveals about Redis. IsMistake depends on the order.
+type callStatus int
+
+const (
+	callNotSent callStatus = iota
+	callAnswered
+	callErrorReply // by an error reply, which is an answer
+	callFailed     // Redis may be down
+)
+
+// statusOf returns what the error of a call reveals about Redis.
+func statusOf(err error) callStatus {
+	var state *rratelimiter.StateError
+	if err == nil || errors.Is(err, rratelimiter.ErrNotInitialized) || errors.As(err, &state) {
+		return callAnswered
+	}
+	for _, neverSent := range []error{
+		rratelimiter.ErrInvalidPermits, rratelimiter.ErrInvalidRate, rratelimiter.ErrInvalidName,
+		rratelimiter.ErrInvalidOption, rratelimiter.ErrCrossSlot, rratelimiter.ErrNoClient,
+		limit.ErrNotChargeable, errors.ErrUnsupported,
+	} {
+		if errors.Is(err, neverSent) {
+			return callNotSent
+		}
+	}
+	if redisx.Answers(err) {
+		return callErrorReply
+	}
+	return callFailed
+}
+
+// IsMistake reports whether an error is a mistake of the program and no failure of Redis: invalid
+// arguments, a limiter without a rate, or a key with other data.
+func IsMistake(err error) bool { return err != nil && statusOf(err) < callErrorReply }
+
+// explain returns the error of a call that Redis has not decided: with the limiter, the node and the
+// deadline.
+func (b *breaker) explain(l Limiter, err error) error {
+	if err == nil || IsMistake(err) || errors.Is(err, ErrDown) {
+		return err
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("no answer within %v: %w", b.deadline(), err)
+	}
+	return &callError{l.Name(), b.node, err}
+}
+
+// callError is the error of a call that Redis has not decided. It is ErrDown if the call was not sent.
+type callError struct {
+	limiter string
+	node    node
+	err     error
+}
+
+func (e *callError) Error() string {
+	if errors.Is(e.err, ErrDown) {
+		return fmt.Sprintf("rratelimiter: limiter %q: %s is down: the call was not sent", e.limiter, e.node)
+	}
+	return fmt.Sprintf("rratelimiter: limiter %q: %s: %v", e.limiter, e.node, e.err)
+}
+
+func (e *callError) Unwrap() error { return e.err }
+
+// notSent is the error of a request that is decided without a call to its node, since that is down.
+func (b *breaker) notSent(l Limiter) error { return &callError{l.Name(), b.node, ErrDown} }

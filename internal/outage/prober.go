@@ -1,0 +1,149 @@
+package outage
+
+// The prober of a node that is down, or may be.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/engine"
+	"github.com/rratelimiter/rratelimiter/internal/redisx"
+)
+
+// probeIdle is the time after the latest request during an outage for which a prober continues.
+const probeIdle = time.Minute
+
+// maxProbePause is the longest time between probes, unless the deadline is longer. Probes of a
+// server that hangs pile up until rueidis closes its connection.
+const maxProbePause = time.Second
+
+// prober asks a node until it answers. It ends when the node is up, or no request has come for a minute.
+type prober struct {
+	due   int64         // when it asks, or has asked if that call has not ended; 0 if it does not run
+	pause time.Duration // from the next probe to the one after it
+}
+
+// probeLocked starts the prober, and reports whether it did: one may run. The lock is held.
+func (b *breaker) probeLocked() bool {
+	if b.prober.due != 0 {
+		return false
+	}
+	b.prober = prober{b.now(), b.deadline()}
+	go b.probeOnce()
+	return true
+}
+
+// probeOnce asks Redis once. A timer calls it again after a pause.
+func (b *breaker) probeOnce() {
+	begin := time.Now()
+	b.endIfMoved()
+	if on, pause := b.next(); pause > 0 {
+		b.observe(on, b.probe(on))
+		time.AfterFunc(pause-time.Since(begin), b.probeOnce)
+	}
+}
+
+// endIfMoved ends the outage of a node that the target's calls no longer go to: after a failover, or if the
+// slots were not known. Its requests ask another node.
+func (b *breaker) endIfMoved() {
+	defer func() { _ = recover() }() // of the callback
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.isDown() && b.target.limiter != nil && nodeOf(b.target.limiter, true) != b.node {
+		b.changeLocked(nodeUp, nil)
+	}
+}
+
+// next returns the target of the next probe and the time until the one after it. That time doubles
+// with each probe, up to a second. If next returns 0, the prober ends.
+func (b *breaker) next() (target, time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now, pause := b.now(), b.prober.pause
+	if b.state.Load() == nodeUp || b.target.limiter == nil || now-b.lastRequest >= int64(probeIdle) {
+		b.prober = prober{}
+		return target{}, 0
+	}
+	b.prober = prober{now + int64(pause), max(b.deadline(), min(2*pause, maxProbePause))}
+	return b.target, pause
+}
+
+// observe records the result of a probe. A panic of the callback is dropped, since no request made
+// the call.
+func (b *breaker) observe(on target, err error) {
+	defer func() { _ = recover() }()
+	status, explained := statusOf(err), b.explain(on.limiter, err) // by methods of the user's, so without the lock
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if errors.Is(err, rueidis.ErrClosing) {
+		b.target = target{} // the client is closed: no other probe
+	}
+	switch {
+	case status == callAnswered || status == callErrorReply:
+		b.lastAnswer.Store(b.now())
+		b.prober.pause = b.deadline() // for callers that wait, see whileUp
+		b.changeLocked(nodeUp, nil)
+	case b.isDown():
+	case status == callFailed && b.state.Load() == nodeUnsure && b.isSilent():
+		b.changeLocked(nodeDown, explained)
+	default:
+		b.changeLocked(nodeUp, nil)
+	}
+}
+
+// probe probes Redis. A panic of a limiter of another type becomes an error.
+func (b *breaker) probe(on target) (err error) {
+	ctx, cancel := context.WithTimeout(on.ctx, b.deadline())
+	defer cancel()
+	defer func() {
+		if reason := recover(); reason != nil {
+			err = fmt.Errorf("rratelimiter: a probe of Redis panicked: %v", reason)
+		}
+	}()
+	return probe(ctx, on.limiter)
+}
+
+// probe asks whether Redis can grant. For a limiter of this module it sets a key of its own for a
+// millisecond, unless there is one: a call that only reads would succeed where writes fail. Of another type
+// it calls Peek or AvailablePermits; without these, it takes a permit, and releases it if possible.
+func probe(ctx context.Context, l Limiter) error {
+	l = unwrap(l)
+	if h := handleOf(l); h != nil {
+		if g, key, ok := h.Node(); ok {
+			set := g.Redis().B().Set().Key("{" + redisx.Tag(key) + "}:probe").Value("").Nx().PxMilliseconds(1).Build()
+			_, err := engine.Detach(ctx, func(ctx context.Context) (m rueidis.RedisMessage, err error) {
+				defer func() {
+					if recover() != nil { // of the client: no request made the call
+						err = redisx.ErrNoReply
+					}
+				}()
+				return redisx.Do(ctx, g.Redis(), set)
+			})
+			if rueidis.IsRedisNil(err) {
+				return nil
+			}
+			return err
+		}
+	}
+	switch l := l.(type) {
+	case interface {
+		Peek(ctx context.Context) ([]rratelimiter.Decision, error)
+	}:
+		_, err := l.Peek(ctx)
+		return err
+	case interface {
+		AvailablePermits(ctx context.Context) (int64, error)
+	}:
+		_, err := l.AvailablePermits(ctx)
+		return err
+	}
+	d, err := l.Take(ctx, 1)
+	if refund := refundOf(l); err == nil && d.Allowed && refund != nil { // without it, the permit stays taken
+		_ = refund(ctx, 1)
+	}
+	return err
+}

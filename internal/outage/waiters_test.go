@@ -1,0 +1,111 @@
+package outage
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
+	"github.com/rratelimiter/rratelimiter/limit"
+)
+
+// unwrapped is a limiter that counts how often its node is looked up.
+type unwrapped struct {
+	hangs
+	times *atomic.Int64
+}
+
+func (u unwrapped) Unwrap() Limiter {
+	u.times.Add(1)
+	return u.hangs
+}
+
+// TestWaiters_Many_CostNoMoreThanOne: the node is checked once for all. They end at once when it is down.
+func TestWaiters_Many_CostNoMoreThanOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const many = 100
+		l := unwrapped{hangs{hung: new(atomic.Bool)}, new(atomic.Int64)}
+		g := withMode(limit.Open, deadline, nil)
+		var ended sync.Map
+		var all sync.WaitGroup
+		for range many {
+			all.Go(func() {
+				a := g.Ask(t.Context(), Request{Limiter: l, Permits: 1, Wait: Forever, MaxWaiting: many})
+				assert.ErrorIs(t, a.Err, ErrDown)
+				ended.Store(time.Now(), true)
+			})
+		}
+		synctest.Wait()
+		before := l.times.Load()
+		time.Sleep(30 * deadline)
+		assert.Less(t, l.times.Load()-before, int64(3*many), "lookups of the node")
+		l.hung.Store(true)
+		all.Wait()
+		times := 0
+		ended.Range(func(any, any) bool { times++; return true })
+		assert.Equal(t, 1, times)
+		assert.Empty(t, g.waiters.byNode)
+		time.Sleep(2 * probeIdle)
+	})
+}
+
+// TestWaiters_SlotMoves_NewNodeCounts: another master takes the slot while a request waits, and hangs later.
+func TestWaiters_SlotMoves_NewNodeCounts(t *testing.T) {
+	redistest.RunTwoMasters(t, func(c *redistest.Cluster) {
+		g := withMode(limit.Open, deadline, nil)
+		l := limit.New(rratelimiter.New(c.Conn), onNodeB, limit.FixedWindow{Permits: 1, Interval: time.Hour})
+		toA, toB := "MOVED 0 "+redistest.NodeA, "MOVED 0 "+redistest.NodeB
+		for _, node := range []string{toA, toB} { // none is left on either
+			c.Redirect(redistest.NodeA, map[bool]string{true: toB}[node == toB])
+			c.Redirect(redistest.NodeB, map[bool]string{true: toA}[node == toA])
+			require.Equal(c, limit.Acquired, g.Ask(c.Context(), Request{Limiter: l, Permits: 1}).Result)
+			time.Sleep(2 * time.Second) // the slots are known
+		}
+		var ended atomic.Int64
+		begin := time.Now()
+		go func() {
+			a := g.Ask(c.Context(), Request{Limiter: l, Permits: 1, Wait: 2 * time.Hour, MaxWaiting: 1})
+			assert.ErrorContains(c, a.Err, "Redis at a:1 is down")
+			ended.Store(int64(time.Since(begin)))
+		}()
+		time.Sleep(time.Second)
+		c.Redirect(redistest.NodeA, "")
+		c.Redirect(redistest.NodeB, toA)
+		c.Serve(redistest.NodeA)
+		time.Sleep(2 * time.Minute)
+		require.Zero(c, ended.Load())
+		c.Delay(redistest.NodeA, time.Hour)
+		hung := time.Since(begin)
+		time.Sleep(4 * deadline)
+		synctest.Wait()
+		assert.NotZero(c, ended.Load())
+		assert.LessOrEqual(c, time.Duration(ended.Load())-hung, 3*deadline+3*time.Millisecond)
+	})
+}
+
+// TestWaiters_BeginInAnOutage_AreNotEndedAtOnce: Redis has just denied the request, and a probe is about to end the
+// outage.
+func TestWaiters_BeginInAnOutage_AreNotEndedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, l := New(deadline, nil), hangs{hung: new(atomic.Bool)}
+		_, stopEarlier := g.whileUp(t.Context(), l) // the timer runs
+		time.Sleep(deadline / 6)
+		l.hung.Store(true)
+		g.breakerOf(l).state.Store(nodeDown)
+		up, stop := g.whileUp(t.Context(), l)
+		time.Sleep(deadline/3 - 1)
+		assert.NoError(t, up.Err())
+		time.Sleep(deadline / 3)
+		assert.ErrorIs(t, context.Cause(up), ErrDown)
+		stop()
+		stopEarlier()
+		time.Sleep(2 * probeIdle)
+	})
+}
