@@ -29,6 +29,16 @@ func nodeOf(l Limiter, moved bool) node {
 	return node{}
 }
 
+// nodeNow is nodeOf with the slots of this moment, unless their answer takes longer.
+func nodeNow(l Limiter, within time.Duration) node {
+	if h := handleOf(unwrap(l)); h != nil {
+		if g, key, ok := h.Node(); ok {
+			return node{g, g.Nodes.NodeNow(key, within)}
+		}
+	}
+	return node{}
+}
+
 // address returns the address of the node, "" if it is unknown.
 func (n node) address() string {
 	if n.engine == nil {
@@ -111,7 +121,8 @@ func (b *breaker) isSilent() bool {
 }
 
 // changeLocked changes the state. A node that has just answered does not go down. The prober of a node that is not
-// up runs. An outage ends the waits, and its begin and end are reported. err began it. The lock is held.
+// up runs. An outage ends the waits, and its begin and end are reported. err began it, or is a movedError.
+// The lock is held.
 func (b *breaker) changeLocked(to int32, err error) {
 	before := b.state.Swap(to)
 	// A call that is answered records the answer before it reads the state, so one of the two
@@ -178,14 +189,24 @@ func (b *breaker) recordAnswer(ctx context.Context, l Limiter) {
 	}
 }
 
-// recordUp records that Redis can grant now.
-func (b *breaker) recordUp() {
+// recordUp records that Redis has granted a call of a limiter.
+func (b *breaker) recordUp(l Limiter) {
 	b.lastAnswer.Store(b.now())
 	if b.isDown() {
+		moved := b.moved(l)
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		b.changeLocked(nodeUp, nil)
+		b.changeLocked(nodeUp, moved)
 	}
+}
+
+// moved returns a movedError if an answer to a call of a limiter was that of another node, to which its calls
+// go now.
+func (b *breaker) moved(l Limiter) error {
+	if now := nodeNow(l, b.deadline()); now != b.node {
+		return &movedError{b.node, now}
+	}
+	return nil
 }
 
 // recordError records the error of a call.

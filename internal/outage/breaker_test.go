@@ -92,7 +92,7 @@ func TestBreaker_AnswerDuringAFailure_IsNoOutage(t *testing.T) {
 		for range 10 {
 			runtime.Gosched() // it mostly waits by then
 		}
-		b.recordUp()
+		b.recordUp(nil)
 		b.mu.Unlock()
 		both.Wait()
 		if b.isDown() {

@@ -75,5 +75,12 @@ func (e *callError) Error() string {
 
 func (e *callError) Unwrap() error { return e.err }
 
+// movedError is why an outage has ended although its node has not answered.
+type movedError struct{ from, to node }
+
+func (e *movedError) Error() string {
+	return fmt.Sprintf("rratelimiter: %s has not answered: its calls go to %s now", e.from, e.to)
+}
+
 // notSent is the error of a request that is decided without a call to its node, since that is down.
 func (b *breaker) notSent(l Limiter) error { return &callError{l.Name(), b.node, ErrDown} }

@@ -15,7 +15,8 @@ import (
 func TestFailureLog_ManyFailures_HaveOneLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var text strings.Builder
-		log := FailureLog{Log: slog.New(slog.NewTextHandler(&text, nil)), Up: "up", Down: "down", Failed: "failed"}
+		log := FailureLog{Log: slog.New(slog.NewTextHandler(&text, nil)), Up: "up", Moved: "moved", Down: "down",
+			Failed: "failed"}
 		failure := errors.New("a cause")
 		for range 3 {
 			log.RequestFailed(failure)
@@ -27,6 +28,8 @@ func TestFailureLog_ManyFailures_HaveOneLine(t *testing.T) {
 		log.RequestFailed(failure)
 		log.RedisChanged("a:1", true, nil)
 		log.RequestFailed(failure)
+		log.RedisChanged("a:1", false, failure)
+		log.RedisChanged("a:1", true, &movedError{})
 		var lines []string
 		for line := range strings.Lines(text.String()) {
 			_, message, _ := strings.Cut(line, " msg=")
@@ -34,7 +37,7 @@ func TestFailureLog_ManyFailures_HaveOneLine(t *testing.T) {
 		}
 		assert.Equal(t, []string{
 			`failed error="a cause"`, `failed error="a cause"`, `down node=a:1 error="a cause"`, "up node=a:1",
-			`failed error="a cause"`,
+			`failed error="a cause"`, `down node=a:1 error="a cause"`, `moved node=a:1 to=""`,
 		}, lines)
 	})
 }

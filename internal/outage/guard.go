@@ -173,7 +173,7 @@ func (g *Guard) take(ctx context.Context, q Request) (a Answer, err error) {
 func (b *breaker) answered(ctx context.Context, l Limiter, a Answer) Answer {
 	if a.Decision.Allowed {
 		if a.Result = limit.Acquired; !a.fromMemory {
-			b.recordUp()
+			b.recordUp(l)
 		}
 		return a
 	}
@@ -261,7 +261,7 @@ func (g *Guard) Settle(ctx context.Context, q Request, a Answer, cost int64) err
 		err = b.explain(q.Limiter, err)
 		b.recordError(ctx, q.Limiter, err)
 	} else {
-		b.recordUp()
+		b.recordUp(q.Limiter)
 	}
 	return err
 }

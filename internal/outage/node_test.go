@@ -112,6 +112,10 @@ func TestGuard_AnotherMasterTakesOver_OutageEndsOnceCallsGoThere(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		assert.Equal(c, limit.Acquired, g.Ask(c.Context(), q).Result)
 		assert.Equal(c, "b:1 false, b:1 true", changes.nodes())
+		changes.mu.Lock()
+		defer changes.mu.Unlock()
+		assert.Equal(c, "true rratelimiter: Redis at b:1 has not answered: its calls go to Redis at a:1 now",
+			changes.changes[1])
 	})
 }
 

@@ -48,13 +48,16 @@ func (b *breaker) probeOnce() {
 }
 
 // endIfMoved ends the outage of a node that the target's calls no longer go to: after a failover, or if the
-// slots were not known. Its requests ask another node.
+// slots were not known. Its requests ask another node. The node itself has not answered.
 func (b *breaker) endIfMoved() {
 	defer func() { _ = recover() }() // of the callback
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.isDown() && b.target.limiter != nil && nodeOf(b.target.limiter, true) != b.node {
-		b.changeLocked(nodeUp, nil)
+	if !b.isDown() || b.target.limiter == nil {
+		return
+	}
+	if now := nodeOf(b.target.limiter, true); now != b.node {
+		b.changeLocked(nodeUp, &movedError{b.node, now})
 	}
 }
 
@@ -77,6 +80,10 @@ func (b *breaker) next() (target, time.Duration) {
 func (b *breaker) observe(on target, err error) {
 	defer func() { _ = recover() }()
 	status, explained := statusOf(err), b.explain(on.limiter, err) // by methods of the user's, so without the lock
+	var moved error
+	if b.isDown() && (status == callAnswered || status == callErrorReply) {
+		moved = b.moved(on.limiter)
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if errors.Is(err, rueidis.ErrClosing) {
@@ -86,7 +93,7 @@ func (b *breaker) observe(on target, err error) {
 	case status == callAnswered || status == callErrorReply:
 		b.lastAnswer.Store(b.now())
 		b.prober.pause = b.deadline() // for callers that wait, see whileUp
-		b.changeLocked(nodeUp, nil)
+		b.changeLocked(nodeUp, moved)
 	case b.isDown():
 	case status == callFailed && b.state.Load() == nodeUnsure && b.isSilent():
 		b.changeLocked(nodeDown, explained)

@@ -56,8 +56,8 @@ func (r *reports) run() {
 // FailureLog logs the outages of nodes of Redis, and requests that cannot be decided for another
 // cause, such as a key of another type.
 type FailureLog struct {
-	Log              *slog.Logger
-	Up, Down, Failed string // the lines
+	Log                     *slog.Logger
+	Up, Moved, Down, Failed string // the lines
 
 	mu   sync.Mutex
 	down int       // nodes
@@ -71,7 +71,13 @@ const failureInterval = 30 * time.Second
 func (l *FailureLog) RedisChanged(node string, up bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if up {
+	var moved *movedError
+	switch {
+	case errors.As(err, &moved):
+		l.down--
+		l.Log.Info(l.Moved, "node", node, "to", moved.to.address())
+		return
+	case up:
 		l.down--
 		l.Log.Info(l.Up, "node", node)
 		return

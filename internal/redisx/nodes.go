@@ -99,30 +99,49 @@ func (n *Nodes) refresh(age time.Duration) {
 	if since >= 0 && since < age || !n.asked.CompareAndSwap(asked, now) {
 		return
 	}
-	go func() {
-		replies, asks := make(chan rueidis.RedisResult, nodesAsked), 0
-		for _, node := range n.redis.Nodes() { // in random order
-			if asks == nodesAsked {
-				break
-			}
-			asks++
-			// If the context could end, it would end the dial of a connection that calls wait for. A command
-			// that is no read of rueidis' builder is not sent again.
-			command := node.B().Arbitrary("CLUSTER", "SLOTS").Build()
-			go func() { replies <- node.Do(context.Background(), command) }()
+	go n.ask()
+}
+
+// NodeNow is Node with slots that are asked for now, unless no answer comes within a time.
+func (n *Nodes) NodeNow(key string, within time.Duration) string {
+	if !n.single() {
+		n.asked.Store(time.Now().UnixNano())
+		answered := make(chan struct{})
+		go func() { n.ask(); close(answered) }()
+		timer := time.NewTimer(within)
+		defer timer.Stop()
+		select {
+		case <-answered:
+		case <-timer.C:
 		}
-		for range asks {
-			result := <-replies
-			switch reply, err := result.ToArray(); {
-			case err == nil:
-				n.set(reply)
-				return
-			case Answers(err) && len(*n.slots.Load()) == 0: // the slots are forbidden: all are of one node
-				n.store([]slotRange{{last: 1<<14 - 1}})
-				return
-			}
+	}
+	return n.Node(key, false)
+}
+
+// ask asks for the slots.
+func (n *Nodes) ask() {
+	replies, asks := make(chan rueidis.RedisResult, nodesAsked), 0
+	for _, node := range n.redis.Nodes() { // in random order
+		if asks == nodesAsked {
+			break
 		}
-	}()
+		asks++
+		// If the context could end, it would end the dial of a connection that calls wait for. A command
+		// that is no read of rueidis' builder is not sent again.
+		command := node.B().Arbitrary("CLUSTER", "SLOTS").Build()
+		go func() { replies <- node.Do(context.Background(), command) }()
+	}
+	for range asks {
+		result := <-replies
+		switch reply, err := result.ToArray(); {
+		case err == nil:
+			n.set(reply)
+			return
+		case Answers(err) && len(*n.slots.Load()) == 0: // the slots are forbidden: all are of one node
+			n.store([]slotRange{{last: 1<<14 - 1}})
+			return
+		}
+	}
 }
 
 // set reads a reply to CLUSTER SLOTS: of each range its first and last slot and its nodes, the master

@@ -49,7 +49,8 @@ func New(c Config) (*Server, error) {
 		metrics: newMetrics(cmp.Or(c.NearLimit, 0.8)),
 	}
 	s.failures = &outage.FailureLog{
-		Log: c.Log, Up: "rls: Redis answers again", Down: "rls: Redis does not answer, requests end with an error",
+		Log: c.Log, Up: "rls: Redis answers again", Moved: "rls: another node of Redis has taken over",
+		Down:   "rls: Redis does not answer, requests end with an error",
 		Failed: "rls: requests end with an error, while Redis answers others",
 	}
 	s.guard = outage.New(c.Deadline, s.failures.RedisChanged)

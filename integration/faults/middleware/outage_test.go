@@ -128,6 +128,7 @@ func TestFailover_OfAHungMaster_BlamesNoOther(t *testing.T) {
 	}
 	assert.LessOrEqual(t, waited, 1, "%+v", l.reported())
 	assert.Equal(t, []string{broken.Addr() + " false", broken.Addr() + " true"}, l.reported())
+	assert.True(t, l.moved)
 	require.NoError(t, broken.Resume())
 }
 
@@ -197,6 +198,7 @@ type load struct {
 	mu        sync.Mutex
 	decisions []decision
 	changes   []string // down and up in turn
+	moved     bool     // an outage has ended since another node took over
 }
 
 type arrivalKey struct{}
@@ -207,10 +209,11 @@ func startLoad(t *testing.T, client *rratelimiter.Client, mode limit.FailureMode
 	perClient := httplimit.Each(client, "web", httplimit.ByHeader("X-Client"),
 		limit.SlidingWindow{Permits: 1_000_000, Interval: time.Minute})
 	handler := httplimit.Middleware(perClient, httplimit.OnFailure(mode), httplimit.Deadline(deadline),
-		httplimit.OnRedisChange(func(node string, up bool, _ error) {
+		httplimit.OnRedisChange(func(node string, up bool, err error) {
 			l.mu.Lock()
 			defer l.mu.Unlock()
 			l.changes = append(l.changes, fmt.Sprint(node, " ", up))
+			l.moved = l.moved || up && err != nil
 		}),
 		httplimit.Report(func(r *http.Request, o limit.Outcome) {
 			now := time.Now()
@@ -279,6 +282,7 @@ func (l *load) check(t *testing.T, fault, node string, begin, end time.Time) {
 	assert.Equal(t, fault == "slow", failed == 0, text)
 	changes := l.reported()
 	assert.Equal(t, fault == "slow", changes == nil, text)
+	assert.False(t, l.moved, text)
 	for i, change := range changes {
 		assert.Equal(t, fmt.Sprint(node, " ", i%2 == 1), change, text)
 	}

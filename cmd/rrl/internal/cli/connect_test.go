@@ -13,6 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
+	"github.com/rratelimiter/rratelimiter/internal/redisx"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -75,7 +77,7 @@ func TestConnect_TLS_ChecksCertificates(t *testing.T) {
 	fails(t, []string{"ls", "--redis", "redis://" + address, "--timeout", "2s"}, address)
 }
 
-// TestCluster_Limiters_AreFoundOnEveryMaster: and changed there. A missing master is an error.
+// TestCluster_Limiters_AreFoundOnEveryMaster: and changed there.
 func TestCluster_Limiters_AreFoundOnEveryMaster(t *testing.T) {
 	nodes := startCluster(t)
 	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{nodes[0].addr}, DisableCache: true})
@@ -122,14 +124,77 @@ func TestCluster_Limiters_AreFoundOnEveryMaster(t *testing.T) {
 		require.Equal(t, exitDone, r.code, r.err)
 	}
 
-	require.NoError(t, nodes[2].cmd.Process.Signal(syscall.SIGSTOP))
-	fails(t, []string{"ls", "--redis", nodes[0].url(), "--timeout", "500ms"}, "does not answer in time")
-	require.NoError(t, nodes[2].cmd.Process.Signal(syscall.SIGCONT))
+}
 
+// TestCluster_MasterIsDown_OthersAreShown: what is missing is named, and the exit code says it. While the cluster as a
+// whole is down, that is an error.
+func TestCluster_MasterIsDown_OthersAreShown(t *testing.T) {
+	nodes := startCluster(t)
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{nodes[0].addr}, DisableCache: true})
+	require.NoError(t, err)
+	defer client.Close()
+	lib := rratelimiter.New(client)
+	byNode := make(map[string][]string)
+	for i := range 12 {
+		name := fmt.Sprint("limiter-", i)
+		l := lib.Limiter(name)
+		require.NoError(t, l.SetRate(context.Background(), rratelimiter.Rate{Permits: 10, Interval: time.Hour}))
+		_, err := l.TryAcquire(context.Background(), 4)
+		require.NoError(t, err)
+		n := nodes[int(redisx.Slot(name))*len(nodes)/16384]
+		byNode[n.addr] = append(byNode[n.addr], name)
+	}
+	require.Len(t, byNode, 3)
+	gone, there := byNode[nodes[2].addr], append(byNode[nodes[0].addr], byNode[nodes[1].addr]...)
+	args := func(command ...string) []string { return append(command, "--redis", nodes[0].url(), "--timeout", "1s") }
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	var out, failed redistest.Log
+	ended := make(chan int, 1)
+	go func() {
+		ended <- runTool(ctx, args("watch", there[0], gone[0], "--every", "50ms"), &out, &failed)
+	}()
+	out.Await(t, gone[0]+` "OVERALL 10/1h" taken=4`)
+
+	require.NoError(t, nodes[2].cmd.Process.Signal(syscall.SIGSTOP))
+	r := tool(args("ls")...)
+	require.Equal(t, exitPart, r.code, r.err)
+	require.Contains(t, r.err, "does not answer in time")
+	require.Equal(t, len(there), strings.Count(r.out, "OVERALL"), r.out)
+	require.NoError(t, nodes[2].cmd.Process.Signal(syscall.SIGCONT))
 	nodes[2].kill()
-	r := fails(t, []string{"ls", "--redis", nodes[0].url(), "--timeout", "2s"}, nodes[2].addr, "connection refused")
-	require.Empty(t, r.out, "a part of the limiters would look like all of them")
-	// The other nodes answer still where the one that is named is gone.
-	r = tool("show", "limiter-0", "--redis", nodes[2].url()+"?addr="+nodes[0].addr, "--timeout", "2s")
-	require.NotContains(t, r.err, "panic")
+
+	for _, command := range []string{"ls", "audit"} {
+		r := tool(args(command)...)
+		require.Equal(t, exitPart, r.code, r.err)
+		require.Contains(t, r.err, "the limiters of 1 server were not read: no Redis at "+nodes[2].addr)
+		require.Contains(t, r.out, "and the limiters of "+nodes[2].addr+", which does not answer\n")
+		r = tool(args(command, "-o", "json")...)
+		require.Equal(t, exitPart, r.code, r.err)
+		require.Contains(t, r.out, fmt.Sprintf(`"missing":[%q]`, nodes[2].addr))
+	}
+	for range 10 { // the node that answers CLUSTER SLOTS is any one
+		require.Contains(t, nodes[0].on("show", there[0]), "taken       4, in 1 grant")
+	}
+	fails(t, args("show", gone[0]), nodes[2].addr, "connection refused")
+	r = tool(args("watch", there[0], gone[0], "--count", "2", "--every", "50ms")...)
+	require.Equal(t, exitPart, r.code, r.err)
+	require.Equal(t, 2, strings.Count(r.out, there[0]+` "OVERALL 10/1h" taken=4 limit=10`), r.out)
+	require.Equal(t, 2, strings.Count(r.out, gone[0]+` "unknown" wrong="`), r.out)
+	fails(t, args("watch", gone[0], "--count", "2", "--every", "50ms"), nodes[2].addr)
+	out.Await(t, gone[0]+` "OVERALL 10/1h" limit=10 wrong="`)
+	out.Await(t, there[0]+` "OVERALL 10/1h" taken=4 limit=10 granted=0`)
+	cancel()
+	require.Equal(t, exitDone, <-ended, failed.String())
+	require.NotContains(t, out.String(), gone[0]+` "OVERALL 10/1h" taken=0`)
+	// The others answer where the one that is named is gone.
+	r = tool("show", there[0], "--redis", nodes[2].url()+"?addr="+nodes[0].addr, "--timeout", "2s")
+	require.Equal(t, exitDone, r.code, r.err)
+
+	nodes[0].run("CONFIG SET cluster-require-full-coverage yes")
+	nodes[1].run("CONFIG SET cluster-require-full-coverage yes")
+	require.Eventually(t, func() bool {
+		return strings.Contains(nodes[0].text("CLUSTER", "INFO"), "cluster_state:fail")
+	}, time.Minute, 10*time.Millisecond)
+	fails(t, args("ls"), "the cluster of", "is down")
 }

@@ -39,7 +39,8 @@ func (a *app) ls() *cobra.Command {
 
 PATTERN is a pattern of Redis: * ? [a-z]. TAKEN and FREE of a PER_CLIENT limiter are those of the
 client that has taken the most. Redis does not hold the limits of package limit, so RATE and FREE of
-its limiters are unknown.`,
+its limiters are unknown. If some masters of a cluster do not answer, ls shows the limiters of the
+others, names those masters and ends with exit code 3.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: named(func(cmd *cobra.Command, args []string) error {
 			found, err := a.find(cmd.Context(), args, most, false)
@@ -47,7 +48,7 @@ its limiters are unknown.`,
 				return err
 			}
 			list := report.NewList(found)
-			return a.print(list, func(w *strings.Builder) { list.Text(w, screen.Columns(a.out)) })
+			return cmp.Or(a.print(list, func(w *strings.Builder) { list.Text(w, screen.Columns(a.out)) }), part(found.Missing))
 		}),
 	}
 	cmd.Flags().IntVar(&most, "max", maxLimiters,
@@ -235,7 +236,8 @@ permits than the rate. Without --fix it only reads.
 --fix makes the repairs that it names otherwise. A repair changes nothing if the limiter has changed
 since it was read. A count of the permits finds what is true at its own time.
 
-Exit code 0 means that all limiters were checked and no problem is left.`,
+Exit code 0 means that all limiters were checked and no problem is left, 3 that some masters of a
+cluster do not answer.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: named(func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
@@ -255,6 +257,9 @@ Exit code 0 means that all limiters were checked and no problem is left.`,
 			// A repair that failed does not hide the others.
 			if err := a.print(result, result.Text); err != nil || failure != nil {
 				return errors.Join(failure, err)
+			}
+			if err := part(found.Missing); err != nil {
+				return err
 			}
 			if result.Problems > 0 || result.LeftOut > 0 || result.Newer > 0 {
 				return errDenied

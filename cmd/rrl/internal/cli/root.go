@@ -31,10 +31,24 @@ const (
 	exitDone   = 0
 	exitDenied = 1 // try was denied, audit found a problem or skipped keys, set --if-absent found a rate
 	exitError  = 2
+	exitPart   = 3 // ls, audit or watch could not read a part of a cluster
 )
 
 // errDenied ends a command with exitDenied and without a message.
 var errDenied = errors.New("denied")
+
+// part returns the error of servers whose limiters are missing in the output.
+func part(missing []inspect.Missing) error {
+	if len(missing) == 0 {
+		return nil
+	}
+	reasons := make([]string, len(missing))
+	for i, m := range missing {
+		reasons[i] = m.Err.Error()
+	}
+	return &inspect.PartError{Err: fmt.Errorf("the limiters of %s were not read: %s",
+		report.Plural(int64(len(missing)), "server"), strings.Join(reasons, "; "))}
+}
 
 type app struct {
 	out, err   io.Writer
@@ -66,9 +80,13 @@ func (a *app) run(ctx context.Context, args []string) int {
 	root.SetArgs(args)
 	failure := root.ExecuteContext(ctx)
 	a.close()
+	var part *inspect.PartError
 	switch {
 	case failure == nil:
 		return exitDone
+	case errors.As(failure, &part):
+		a.say("rrl: %s\n", report.Printable(failure.Error()))
+		return exitPart
 	case errors.Is(failure, errDenied):
 		return exitDenied
 	case errors.Is(failure, context.Canceled):
@@ -92,7 +110,8 @@ service for Envoy and other proxies; rrl rules check checks its files, and those
 rrl demo shows the tool without a Redis.
 
 Exit codes: 0 success; 1 try was denied, audit found a problem or skipped keys, or set --if-absent
-found a rate; 2 an error, or show of a corrupt limiter.`,
+found a rate; 2 an error, or show of a corrupt limiter; 3 ls, audit or watch could not read a part
+of a cluster.`,
 		Version:       installed(),
 		SilenceErrors: true,
 		SilenceUsage:  true,

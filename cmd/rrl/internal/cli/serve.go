@@ -257,7 +257,8 @@ func (s *service) auth(ctx context.Context, client *rratelimiter.Client, log *sl
 	}
 	log.Info("rrl: rules in force", "path", s.rules)
 	failures := &outage.FailureLog{
-		Log: log, Up: "rrl: Redis answers again", Down: "rrl: Redis does not answer, the rules' on_failure decides",
+		Log: log, Up: "rrl: Redis answers again", Moved: "rrl: another node of Redis has taken over",
+		Down:   "rrl: Redis does not answer, the rules' on_failure decides",
 		Failed: "rrl: a request cannot be decided, its rule's on_failure decides",
 	}
 	options := []httplimit.Option{

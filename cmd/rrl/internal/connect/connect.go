@@ -264,80 +264,105 @@ func word(about map[string]rueidis.RedisMessage, field string) string {
 type Node struct {
 	rueidis.Client
 	Where string
+
+	slots []slotRange // nil for a single server, which has all
 }
 
 const slots = 16384
 
-// slotRange has slots of a cluster and their master.
-type slotRange struct {
-	first, last int64
-	master      Node
+// slotRange is a range of slots, with its last one.
+type slotRange struct{ first, last int64 }
+
+// Has reports whether the keys of a key's slot are on the node.
+func (n Node) Has(key string) bool {
+	slot := int64(redisx.Slot(key))
+	return n.slots == nil || slices.ContainsFunc(n.slots, func(r slotRange) bool {
+		return r.first <= slot && slot <= r.last
+	})
 }
 
 // Masters returns each server that has keys of its own: one, or all masters of a cluster. If slots of a
 // cluster have no master, it returns an error with their number.
 func (r *Redis) Masters(ctx context.Context) ([]Node, error) {
-	if !r.cluster() {
-		return []Node{{r.Client, r.Where}}, nil
-	}
-	ranges, err := r.slotRanges(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var masters []Node
-	for _, s := range ranges {
-		if !slices.Contains(masters, s.master) {
-			masters = append(masters, s.master)
+	masters, err := r.masters(ctx)
+	missing := int64(slots)
+	for _, m := range masters {
+		for _, s := range m.slots {
+			missing -= s.last - s.first + 1
 		}
 	}
-	return masters, nil
+	if err == nil && missing > 0 && r.cluster() {
+		return nil, fmt.Errorf("the cluster of %s has no master for %d of its %d slots: "+
+			"see CLUSTER NODES, restart the nodes or let a replica take over", r.Where, missing, slots)
+	}
+	return masters, err
 }
 
-// Home returns the server that has the key, as the only element.
-func (r *Redis) Home(ctx context.Context, key string) ([]Node, error) {
-	if !r.cluster() {
-		return r.Masters(ctx)
-	}
-	ranges, err := r.slotRanges(ctx)
+// Home returns the server that has the key.
+func (r *Redis) Home(ctx context.Context, key string) (Node, error) {
+	masters, err := r.masters(ctx)
 	if err != nil {
-		return nil, err
+		return Node{}, err
 	}
-	slot := int64(redisx.Slot(key))
-	for _, s := range ranges {
-		if s.first <= slot && slot <= s.last {
-			return []Node{s.master}, nil
-		}
+	if i := slices.IndexFunc(masters, func(m Node) bool { return m.Has(key) }); i >= 0 {
+		return masters[i], nil
 	}
-	return nil, fmt.Errorf("no master of the cluster of %s has the slot of %q: see CLUSTER NODES", r.Where, key)
+	return Node{}, fmt.Errorf("no master of the cluster of %s has the slot of %q: see CLUSTER NODES", r.Where, key)
 }
 
-func (r *Redis) slotRanges(ctx context.Context) ([]slotRange, error) {
-	reply, err := r.Do(ctx, r.B().ClusterSlots().Build()).ToArray()
+func (r *Redis) masters(ctx context.Context) ([]Node, error) {
+	if !r.cluster() {
+		return []Node{{Client: r.Client, Where: r.Where}}, nil
+	}
+	result, asked := r.Any(ctx, "CLUSTER", "SLOTS")
+	reply, err := result.ToArray()
 	if err != nil {
 		return nil, r.Explain(err)
 	}
-	known, covered := r.Nodes(), int64(0)
-	var all []slotRange
+	known := r.Nodes()
+	var masters []Node
 	for _, message := range reply {
 		parts, err := message.ToArray()
 		if err != nil || len(parts) < 3 {
-			return nil, fmt.Errorf("%s returns an unexpected reply to CLUSTER SLOTS", r.Where)
+			return nil, fmt.Errorf("%s returns an unexpected reply to CLUSTER SLOTS", asked)
 		}
 		first, _ := parts[0].AsInt64()
 		last, _ := parts[1].AsInt64()
-		covered += last - first + 1
-		address := addressOf(parts[2], r.Where)
+		address := addressOf(parts[2], asked)
 		client, ok := known[address]
 		if !ok {
 			return nil, fmt.Errorf("the cluster changed meanwhile: the master %s is new: run this again", address)
 		}
-		all = append(all, slotRange{first, last, Node{client, address}})
+		i := slices.IndexFunc(masters, func(m Node) bool { return m.Where == address })
+		if i < 0 {
+			i, masters = len(masters), append(masters, Node{Client: client, Where: address})
+		}
+		masters[i].slots = append(masters[i].slots, slotRange{first, last})
 	}
-	if covered != slots {
-		return nil, fmt.Errorf("the cluster of %s has no master for %d of its %d slots: "+
-			"see CLUSTER NODES, restart the nodes or let a replica take over", r.Where, slots-covered, slots)
+	return masters, nil
+}
+
+// Any runs a command without a key on any server, and returns the address of that one. It asks one after the
+// other until one answers.
+func (r *Redis) Any(ctx context.Context, command ...string) (result rueidis.RedisResult, asked string) {
+	if !r.cluster() {
+		return r.Do(ctx, r.B().Arbitrary(command...).Build()), r.Where
 	}
-	return all, nil
+	nodes := r.Nodes()
+	if first := nodes[r.Where]; first != nil { // it has answered before
+		result = first.Do(ctx, first.B().Arbitrary(command...).Build())
+		if result.NonRedisError() == nil {
+			return result, r.Where
+		}
+		delete(nodes, r.Where)
+	}
+	for address, node := range nodes {
+		result = node.Do(ctx, node.B().Arbitrary(command...).Build())
+		if result.NonRedisError() == nil {
+			return result, address
+		}
+	}
+	return result, r.Where
 }
 
 // addressOf reads a node of CLUSTER SLOTS. A node that does not know its own address stands where it was asked.

@@ -46,6 +46,15 @@ func IsAway(err error) bool {
 	return errors.As(err, &a)
 }
 
+// down is the error of a whole cluster.
+type down struct{ error }
+
+// IsUnreached reports whether one server, and not the whole cluster, does not answer or is not ready.
+func IsUnreached(err error) bool {
+	var d down
+	return IsAway(err) && !errors.As(err, &d)
+}
+
 func user(name string) string {
 	if name == "" {
 		return "default"
@@ -134,7 +143,8 @@ func explainSaid(said *rueidis.RedisError, err error, where, name string) error 
 	case "READONLY":
 		return fmt.Errorf("%s is a replica and rejects changes: name its master by --redis", where)
 	case "CLUSTERDOWN":
-		return awayf("the cluster of %s is down (%s): CLUSTER NODES shows which node is missing", where, text)
+		return away{down{fmt.Errorf("the cluster of %s is down (%s): CLUSTER NODES shows which node is missing",
+			where, text)}}
 	}
 	if redisx.Away(err) {
 		return awayf("%s is not ready (%s): retry later", where, text)

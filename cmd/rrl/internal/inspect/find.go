@@ -21,10 +21,24 @@ import (
 type Found struct {
 	Redisson []*Redisson
 	Policies []*Policy
-	Orphans  []*Pair // pairs that no limiter uses; Returns and counts are not set
-	More     int64   // keys of limiters beyond Search.Most
-	Newer    int64   // keys that look like policies of a version that this one does not know
+	Orphans  []*Pair   // pairs that no limiter uses; Returns and counts are not set
+	More     int64     // keys of limiters beyond Search.Most
+	Newer    int64     // keys that look like policies of a version that this one does not know
+	Missing  []Missing // servers whose limiters were not read
 }
+
+// Missing is a server of a cluster that does not answer, beside others that do.
+type Missing struct {
+	Node string
+	Err  error
+}
+
+// PartError is the error of servers of a cluster that do not answer, beside a result of the others.
+type PartError struct{ Err error }
+
+func (e *PartError) Error() string { return e.Err.Error() }
+
+func (e *PartError) Unwrap() error { return e.Err }
 
 // Search describes a search.
 type Search struct {
@@ -68,17 +82,59 @@ func (r *Reader) Find(ctx context.Context, s Search) (*Found, error) {
 		return nil, err
 	}
 	// Configurations first, since they determine the owners of pairs.
+	nodes, missing, err := eachNode(nodes, func(n connect.Node) error { return r.walkHashes(ctx, w, n) })
+	if err != nil {
+		return nil, err
+	}
+	nodes, more, err := eachNode(nodes, func(n connect.Node) error { return w.walkState(ctx, n, pairPattern) })
+	if err != nil {
+		return nil, err
+	}
+	if missing = append(missing, more...); len(missing) > 0 {
+		w.keep(func(key string) bool {
+			return slices.ContainsFunc(nodes, func(n connect.Node) bool { return n.Has(key) })
+		})
+	}
+	found, err := r.readFound(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	found.Missing = missing
+	return found, nil
+}
+
+// eachNode walks over nodes. It returns those that answer, and the others as long as one answers.
+func eachNode(nodes []connect.Node, walk func(connect.Node) error) (left []connect.Node, missing []Missing, err error) {
 	for _, node := range nodes {
-		if err := r.walkHashes(ctx, w, node); err != nil {
-			return nil, err
+		switch failed := walk(node); {
+		case failed == nil:
+			left = append(left, node)
+		case !connect.IsUnreached(failed):
+			return nil, nil, failed
+		default:
+			missing = append(missing, Missing{node.Where, failed})
+			err = cmp.Or(err, failed)
 		}
 	}
-	for _, node := range nodes {
-		if err := w.walkState(ctx, node, pairPattern); err != nil {
-			return nil, err
-		}
+	if len(left) > 0 {
+		err = nil
 	}
-	return r.readFound(ctx, w)
+	return left, missing, err
+}
+
+// keep removes all whose keys can be of servers that do not answer.
+func (w *search) keep(reached func(key string) bool) {
+	whole := func(name string) bool {
+		value, permits := names.Pair(name, "")
+		return reached(name) && reached(value) && reached(permits)
+	}
+	maps.DeleteFunc(w.redisson, func(name string, _ *Redisson) bool { return !whole(name) })
+	maps.DeleteFunc(w.policies, func(key string, _ *Policy) bool { return !reached(key) })
+	maps.DeleteFunc(w.unknown, func(key string, _ bool) bool { return !reached(key) })
+	maps.DeleteFunc(w.orphans, func(key string, _ *Pair) bool {
+		parsed, _ := names.Parse(key)
+		return !reached(key) || slices.ContainsFunc(parsed.Names(), func(name string) bool { return !whole(name) })
+	})
 }
 
 // Of reads one limiter. It reads the configuration, the pair of an OVERALL limiter and known policies by
@@ -104,14 +160,12 @@ func (r *Reader) Of(ctx context.Context, name string, s Search) (*Found, error) 
 	l := w.redisson[name]
 	overall := l != nil && l.Valid() && l.Config.Type == rratelimiter.Overall
 	if s.All || !overall && (l != nil || len(s.Given) == 0) {
-		nodes, err := r.Redis.Home(ctx, value)
+		node, err := r.Redis.Home(ctx, value)
 		if err != nil {
 			return nil, err
 		}
-		for _, node := range nodes {
-			if err := w.walkState(ctx, node, names.Pattern(name)); err != nil {
-				return nil, err
-			}
+		if err := w.walkState(ctx, node, names.Pattern(name)); err != nil {
+			return nil, err
 		}
 	}
 	found, err := r.readFound(ctx, w)

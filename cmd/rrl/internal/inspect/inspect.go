@@ -25,7 +25,8 @@ type Reader struct {
 
 // ServerTime returns the time of the server's clock.
 func (r *Reader) ServerTime(ctx context.Context) (time.Time, error) {
-	parts, err := r.Redis.Do(ctx, r.Redis.B().Time().Build()).AsIntSlice()
+	reply, _ := r.Redis.Any(ctx, "TIME")
+	parts, err := reply.AsIntSlice()
 	if err != nil {
 		return time.Time{}, r.Redis.Explain(err)
 	}

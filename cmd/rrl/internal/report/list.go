@@ -42,11 +42,12 @@ type List struct {
 	Limiters []tableRow `json:"limiters"`
 	LeftOut  int64      `json:"left_out,omitempty"` // keys of limiters that are not listed
 	Newer    int64      `json:"newer,omitempty"`    // keys of policies that this version does not know
+	Missing  []string   `json:"missing,omitempty"`  // servers whose limiters are not listed
 }
 
 // NewList creates a list, without keys that only look like a policy's.
 func NewList(found *inspect.Found) List {
-	l := List{Limiters: []tableRow{}, LeftOut: found.More, Newer: found.Newer}
+	l := List{Limiters: []tableRow{}, LeftOut: found.More, Newer: found.Newer, Missing: missing(found)}
 	for _, r := range found.Redisson {
 		l.Limiters = append(l.Limiters, redissonRow(r))
 	}
@@ -94,7 +95,7 @@ func redissonRow(l *inspect.Redisson) tableRow {
 func (l List) Text(w *strings.Builder, columns int) {
 	if len(l.Limiters) == 0 && l.LeftOut == 0 {
 		fmt.Fprintln(w, "no limiters")
-		newer(w, l.Newer)
+		rest(w, l.Newer, l.Missing)
 		return
 	}
 	var rows [][]string
@@ -115,7 +116,14 @@ func (l List) Text(w *strings.Builder, columns int) {
 	if l.LeftOut > 0 {
 		fmt.Fprintf(w, "and %s of others: use a PATTERN or raise --max\n", Plural(l.LeftOut, "key"))
 	}
-	newer(w, l.Newer)
+	rest(w, l.Newer, l.Missing)
+}
+
+func missing(found *inspect.Found) (nodes []string) {
+	for _, m := range found.Missing {
+		nodes = append(nodes, m.Node)
+	}
+	return nodes
 }
 
 func optional(n *int64) string {
@@ -132,11 +140,13 @@ type Audit struct {
 	Findings []*audit.Finding `json:"findings"`
 	LeftOut  int64            `json:"left_out,omitempty"`
 	Newer    int64            `json:"newer,omitempty"`
+	Missing  []string         `json:"missing,omitempty"` // servers whose limiters were not checked
 }
 
 // NewAudit counts findings.
 func NewAudit(found *inspect.Found, findings []*audit.Finding) Audit {
-	a := Audit{Limiters: len(NewList(found).Limiters), Findings: findings, LeftOut: found.More, Newer: found.Newer}
+	a := Audit{Limiters: len(NewList(found).Limiters), Findings: findings, LeftOut: found.More, Newer: found.Newer,
+		Missing: missing(found)}
 	for _, f := range findings {
 		if f.Severity == audit.Problem && f.Result != audit.Repaired {
 			a.Problems++
@@ -160,7 +170,7 @@ func (a Audit) Text(w *strings.Builder) {
 	if a.LeftOut > 0 {
 		fmt.Fprintf(w, "%s of others were skipped: use a PATTERN or raise --max\n", Plural(a.LeftOut, "key"))
 	}
-	newer(w, a.Newer)
+	rest(w, a.Newer, a.Missing)
 }
 
 // JSON writes a value as one line without control sequences.
@@ -181,10 +191,13 @@ func JSON(w io.Writer, value any) error {
 	return err
 }
 
-// newer writes how many keys are those of policies of a newer version.
-func newer(w *strings.Builder, n int64) {
-	if n > 0 {
-		fmt.Fprintf(w, "and %s of policies of a newer version of rrl\n", Plural(n, "key"))
+// rest writes how many keys are those of policies of a newer version, and which servers were not read.
+func rest(w *strings.Builder, newer int64, missing []string) {
+	if newer > 0 {
+		fmt.Fprintf(w, "and %s of policies of a newer version of rrl\n", Plural(newer, "key"))
+	}
+	for _, node := range missing {
+		fmt.Fprintf(w, "and the limiters of %s, which does not answer\n", node)
 	}
 }
 

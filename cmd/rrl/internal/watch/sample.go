@@ -19,7 +19,7 @@ type Sample struct {
 	Name    names.Name `json:"name"`
 	Kind    string     `json:"kind"`
 	Limit   int64      `json:"limit,omitempty"`   // 0 if unknown
-	Taken   int64      `json:"taken"`             // of a PER_CLIENT limiter, by the client with the most
+	Taken   *int64     `json:"taken,omitempty"`   // of a PER_CLIENT limiter, by the client with the most; nil if unknown
 	Granted *int64     `json:"granted,omitempty"` // since the previous sample, if known
 	BusyMS  int64      `json:"busy_ms,omitempty"` // of smooth
 	Clients []Client   `json:"clients,omitempty"`
@@ -40,16 +40,16 @@ type Watcher struct {
 	Names  []string
 	Given  []names.Given // policies of package limit with known limits
 
-	last   []Sample         // the latest samples
-	before map[string]int64 // time of the previous sample by name, Unix milliseconds
-	known  []known
-	search time.Time // time of the next search for clients and policies
+	known  []*known
+	search time.Time // the time of the next search for clients and policies
 }
 
-// known is a limiter with its known clients, or a policy.
+// known is what is known of a name.
 type known struct {
-	name  string
-	found *inspect.Found
+	name   string
+	found  *inspect.Found // nil until a search
+	last   []Sample       // the latest ones
+	before int64          // the time of the previous sample, Unix milliseconds; 0 for none
 }
 
 const maxClients = 1000
@@ -60,65 +60,68 @@ const pages = 16
 const between = 20
 
 // Look takes a sample of each limiter and policy. It searches for new clients and policies from time to
-// time.
-func (w *Watcher) Look(ctx context.Context) ([]Sample, error) {
-	if w.before == nil {
-		w.before = make(map[string]int64)
-	}
-	now := w.Reader.Now()
-	if !now.Before(w.search) {
-		began := time.Now()
-		if err := w.find(ctx); err != nil {
-			return nil, err
-		}
-		w.search = now.Add(max(2*time.Second, between*time.Since(began)))
-	} else {
-		for _, k := range w.known {
-			if err := w.Reader.Refresh(ctx, k.name, k.found, pages); err != nil {
-				return nil, err
-			}
+// time. Of a name that it cannot read, it returns the samples before without their figures. It also returns the
+// number of names that it has read, and the first error.
+func (w *Watcher) Look(ctx context.Context) (all []Sample, read int, err error) {
+	if w.known == nil {
+		for _, name := range w.Names {
+			w.known = append(w.known, &known{name: name})
 		}
 	}
-	var all []Sample
+	now, searched := w.Reader.Now(), time.Duration(0)
+	again := !now.Before(w.search)
 	for _, k := range w.known {
-		samples, err := w.samples(ctx, now, k)
-		if err != nil {
-			return nil, err
+		if again {
+			k.found = nil
 		}
+		began := time.Now()
+		samples, failed := w.look(ctx, now, k)
+		if failed != nil {
+			err = cmp.Or(err, failed)
+			samples = k.without(now, failed)
+		} else {
+			read++
+			searched += time.Since(began)
+		}
+		k.last = samples
 		all = append(all, samples...)
 	}
-	w.last = all
-	return all, nil
+	if again {
+		w.search = now.Add(max(2*time.Second, between*searched))
+	}
+	return all, read, err
 }
 
-// Without returns the samples to show after a failure: the limiters of before, without figures. The next
-// Look searches again.
-func (w *Watcher) Without(err error) []Sample {
-	w.search = time.Time{}
-	samples := slices.Clone(w.last)
+func (w *Watcher) look(ctx context.Context, now time.Time, k *known) (_ []Sample, err error) {
+	if k.found != nil {
+		err = w.Reader.Refresh(ctx, k.name, k.found, pages)
+	} else {
+		k.found, err = w.Reader.Of(ctx, k.name, inspect.Search{Most: maxClients, Pages: pages, Given: w.Given})
+	}
+	if err != nil {
+		return nil, err
+	}
+	return w.samples(ctx, now, k)
+}
+
+// without returns the samples to show after a failure: those before, without figures. The next Look searches
+// again.
+func (k *known) without(now time.Time, err error) []Sample {
+	k.found = nil
+	samples := slices.Clone(k.last)
+	if len(samples) == 0 {
+		samples = []Sample{{Name: names.Name(k.name), Kind: "unknown", id: k.name}}
+	}
 	for i := range samples {
 		s := &samples[i]
-		s.Time, s.Taken, s.Granted, s.BusyMS, s.Clients, s.Wrong = w.Reader.Now(), 0, nil, 0, nil, err.Error()
+		s.Time, s.Taken, s.Granted, s.BusyMS, s.Clients, s.Wrong = now, nil, nil, 0, nil, err.Error()
 	}
 	return samples
 }
 
-func (w *Watcher) find(ctx context.Context) error {
-	var all []known
-	for _, name := range w.Names {
-		found, err := w.Reader.Of(ctx, name, inspect.Search{Most: maxClients, Pages: pages, Given: w.Given})
-		if err != nil {
-			return err
-		}
-		all = append(all, known{name: name, found: found})
-	}
-	w.known = all
-	return nil
-}
-
-func (w *Watcher) samples(ctx context.Context, now time.Time, k known) ([]Sample, error) {
-	since, looked := w.before[k.name]
-	w.before[k.name] = now.UnixMilli()
+func (w *Watcher) samples(ctx context.Context, now time.Time, k *known) ([]Sample, error) {
+	since, looked := k.before, k.before != 0
+	k.before = now.UnixMilli()
 	var all []Sample
 	for _, l := range k.found.Redisson {
 		s := Sample{Time: now, Name: names.Name(l.Name), Kind: l.Config.Type.String(), Limit: l.Config.Permits, id: l.Name}
@@ -128,9 +131,9 @@ func (w *Watcher) samples(ctx context.Context, now time.Time, k known) ([]Sample
 			continue
 		}
 		s.Kind += " " + names.Rate(l.Config)
-		var granted int64
+		var taken, granted int64
 		for _, p := range l.Pairs {
-			s.Taken = max(s.Taken, p.Taken)
+			taken = max(taken, p.Taken)
 			if s.Wrong == "" && len(p.Wrong) > 0 {
 				s.Wrong = p.Wrong[0]
 			}
@@ -148,6 +151,7 @@ func (w *Watcher) samples(ctx context.Context, now time.Time, k known) ([]Sample
 		slices.SortFunc(s.Clients, func(a, b Client) int {
 			return cmp.Or(cmp.Compare(b.Taken, a.Taken), cmp.Compare(a.ID, b.ID))
 		})
+		s.Taken = &taken
 		if looked {
 			s.Granted = &granted
 		}
@@ -155,7 +159,7 @@ func (w *Watcher) samples(ctx context.Context, now time.Time, k known) ([]Sample
 	}
 	for _, p := range k.policies() {
 		s := Sample{
-			Time: now, Name: names.Name(p.Name), Kind: p.Stored.String(), Taken: p.Taken, BusyMS: p.Busy,
+			Time: now, Name: names.Name(p.Name), Kind: p.Stored.String(), Taken: &p.Taken, BusyMS: p.Busy,
 			id: p.Name + " " + p.Stored.String(),
 		}
 		for _, g := range w.Given {
@@ -170,7 +174,8 @@ func (w *Watcher) samples(ctx context.Context, now time.Time, k known) ([]Sample
 	}
 	if len(all) == 0 {
 		all = append(all, Sample{
-			Time: now, Name: names.Name(k.name), Kind: "no limiter", Wrong: "Redis has no state of this name", id: k.name,
+			Time: now, Name: names.Name(k.name), Kind: "no limiter", Taken: new(int64),
+			Wrong: "Redis has no state of this name", id: k.name,
 		})
 	}
 	return all, nil
@@ -178,7 +183,7 @@ func (w *Watcher) samples(ctx context.Context, now time.Time, k known) ([]Sample
 
 // policies returns the policies of a name. A given policy without a key counts only if the name has no
 // Redisson limiter.
-func (k known) policies() []*inspect.Policy {
+func (k *known) policies() []*inspect.Policy {
 	if len(k.found.Redisson) == 0 {
 		return k.found.Policies
 	}
@@ -189,8 +194,10 @@ func (k known) policies() []*inspect.Policy {
 
 // Plain formats the sample as a log line.
 func (s Sample) Plain() string {
-	text := fmt.Sprintf("%s %s %q taken=%d",
-		s.Time.UTC().Format(time.RFC3339), names.Quote(string(s.Name)), s.Kind, s.Taken)
+	text := fmt.Sprintf("%s %s %q", s.Time.UTC().Format(time.RFC3339), names.Quote(string(s.Name)), s.Kind)
+	if s.Taken != nil {
+		text += fmt.Sprintf(" taken=%d", *s.Taken)
+	}
 	if s.Limit > 0 {
 		text += fmt.Sprintf(" limit=%d", s.Limit)
 	}

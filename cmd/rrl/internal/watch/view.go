@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,8 @@ import (
 
 	"github.com/charmbracelet/x/ansi"
 
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/connect"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/inspect"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/report"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/screen"
@@ -42,12 +45,12 @@ func (v *View) Add(samples []Sample) {
 		v.last = s.Time
 		found := v.find(s)
 		found.sample, found.seen = s, s.Time
-		value := float64(s.Taken)
+		value := float64(s.taken())
 		if s.Wrong != "" {
 			value = math.NaN()
 		}
 		found.taken, found.limits = append(found.taken, value), append(found.limits, s.Limit)
-		found.highest = max(found.highest, float64(s.Taken))
+		found.highest = max(found.highest, float64(s.taken()))
 		if len(found.taken) > kept {
 			found.taken, found.limits = found.taken[1:], found.limits[1:]
 		}
@@ -55,7 +58,7 @@ func (v *View) Add(samples []Sample) {
 	// A limiter that has vanished stays visible with nothing taken.
 	for _, s := range v.series {
 		if s.seen != v.last {
-			s.sample.Taken, s.sample.Granted, s.sample.Clients = 0, nil, nil
+			s.sample.Taken, s.sample.Granted, s.sample.Clients = new(int64), nil, nil
 			s.taken, s.limits = append(s.taken, 0), append(s.limits, s.sample.Limit)
 		}
 	}
@@ -153,11 +156,20 @@ func (s *series) top(i int) float64 {
 	return max(1, s.highest*1.3)
 }
 
+// taken returns 0 for a number that is not known, beside which Wrong is shown.
+func (s Sample) taken() int64 {
+	if s.Taken == nil {
+		return 0
+	}
+	return *s.Taken
+}
+
 func (s Sample) numbers() string {
-	text := fmt.Sprintf("taken %d", s.Taken)
+	taken := s.taken()
+	text := fmt.Sprintf("taken %d", taken)
 	if s.Limit > 0 {
-		style := screen.Level(float64(s.Taken) / float64(s.Limit))
-		text = style.Text(fmt.Sprintf("taken %d of %d", s.Taken, s.Limit)) + fmt.Sprintf("  free %d", max(0, s.Limit-s.Taken))
+		style := screen.Level(float64(taken) / float64(s.Limit))
+		text = style.Text(fmt.Sprintf("taken %d of %d", taken, s.Limit)) + fmt.Sprintf("  free %d", max(0, s.Limit-taken))
 	}
 	if s.BusyMS > 0 {
 		text += "  next free in " + names.AboutMillis(s.BusyMS)
@@ -196,14 +208,14 @@ func short(n float64) string {
 	return fmt.Sprintf("%.0fP", n)
 }
 
-// Run takes samples until ctx ends, or count times if count is above 0. It fails if the first sample fails,
-// and shows the failure of a later one. On a terminal it draws, and restores the terminal at the end.
-// Otherwise it writes a line per sample, or JSON.
+// Run takes samples until ctx ends, or count times if count is above 0. It fails if the first look can read no
+// name, and otherwise shows a failure. At the end of count it returns that of the last look. On a terminal it
+// draws, and restores the terminal at the end. Otherwise it writes a line per sample, or JSON.
 func (w *Watcher) Run(ctx context.Context, out io.Writer, where string, every time.Duration, count int, json bool,
 ) (err error) {
-	samples, err := w.Look(ctx)
-	if err != nil && ctx.Err() == nil {
-		return err // it stays readable on the screen
+	samples, read, failure := w.Look(ctx)
+	if read == 0 && failure != nil && ctx.Err() == nil {
+		return failure // it stays readable on the screen
 	}
 	view := &View{Where: where}
 	var terminal *screen.Terminal
@@ -217,17 +229,23 @@ func (w *Watcher) Run(ctx context.Context, out io.Writer, where string, every ti
 	defer ticker.Stop()
 	for n := 1; ctx.Err() == nil; n++ {
 		if err := show(out, terminal, view, samples, json); err != nil || n == count {
-			return err
+			return cmp.Or(err, unread(read, failure))
 		}
 		select {
 		case <-ctx.Done():
 		case <-ticker.C:
-			if samples, err = w.Look(ctx); err != nil {
-				samples = w.Without(err)
-			}
+			samples, read, failure = w.Look(ctx)
 		}
 	}
 	return nil
+}
+
+// unread returns the error of a look that has read some of the names.
+func unread(names int, err error) error {
+	if names > 0 && connect.IsUnreached(err) {
+		return &inspect.PartError{Err: err}
+	}
+	return err
 }
 
 func show(out io.Writer, terminal *screen.Terminal, view *View, samples []Sample, json bool) error {

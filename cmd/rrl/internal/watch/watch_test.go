@@ -17,11 +17,11 @@ func view() *View {
 		granted := 3 * i
 		now := begin.Add(time.Duration(i) * time.Second)
 		v.Add([]Sample{
-			{Time: now, Name: "paid-api", Kind: "OVERALL 100/1m", Limit: 100, Taken: min(100, 4*i), Granted: &granted,
+			{Time: now, Name: "paid-api", Kind: "OVERALL 100/1m", Limit: 100, Taken: number(min(100, 4*i)), Granted: &granted,
 				id: "paid-api"},
-			{Time: now, Name: "tenants", Kind: "PER_CLIENT 20/1s", Limit: 20, Taken: 12, id: "tenants",
+			{Time: now, Name: "tenants", Kind: "PER_CLIENT 20/1s", Limit: 20, Taken: number(12), id: "tenants",
 				Clients: []Client{{"5f0c9a52-7d1e-4b7a-9a5e-0d6a1c2b3e01", 12}, {"a83d4e17-22b0-4f63-8c11-7be09d5f6a02", 3}}},
-			{Time: now, Name: "user 7", Kind: "fixed_window/1m", Taken: i % 5, id: "user 7 fixed_window/1m"},
+			{Time: now, Name: "user 7", Kind: "fixed_window/1m", Taken: number(i % 5), id: "user 7 fixed_window/1m"},
 			{Time: now, Name: "gone", Kind: "no limiter", Wrong: "Redis has no state of this name", id: "gone"},
 		})
 	}
@@ -90,9 +90,11 @@ func drawn(v *View, width, height int) string {
 func TestView_VanishedPolicy_ShowsNothingTaken(t *testing.T) {
 	v := view()
 	now := v.last.Add(time.Second)
-	v.Add([]Sample{{Time: now, Name: "gone", Kind: "sliding_log/1s", Limit: 5, Taken: 2, id: "gone sliding_log/1s"}})
+	v.Add([]Sample{{Time: now, Name: "gone", Kind: "sliding_log/1s", Limit: 5, Taken: number(2), id: "gone sliding_log/1s"}})
 	require.Len(t, v.series, 4)
 	require.Equal(t, "sliding_log/1s", v.series[3].sample.Kind)
-	require.Zero(t, v.series[2].sample.Taken)
+	require.Zero(t, *v.series[2].sample.Taken)
 	require.Len(t, v.series[2].taken, 31)
 }
+
+func number(n int64) *int64 { return &n }
