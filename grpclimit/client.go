@@ -3,12 +3,16 @@ package grpclimit
 import (
 	"context"
 	"errors"
+	"net/http"
+	"net/textproto"
 	"slices"
+	"sync"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/rratelimiter/rratelimiter/internal/guard"
@@ -34,7 +38,7 @@ var ErrNotSent = errors.New("grpclimit: the call was not sent")
 // A permit of a [limit.InFlight] is held until the call has ended, that of a stream until its end was
 // received or its context has ended.
 //
-// These options apply: [Cost], [Skip], [Wait], [MaxWaiting], [PauseOn], [Shadow], [Report],
+// These options apply: [Cost], [Skip], [Wait], [MaxWaiting], [PauseOn], [FollowQuota], [Shadow], [Report],
 // [OnFailure], [Deadline] and [OnRedisChange]. If Redis stops answering while calls wait for permits,
 // OnFailure decides them within three Deadlines, and new calls after one.
 //
@@ -50,8 +54,14 @@ func UnaryClientInterceptor(choose func(context.Context, Call) (Limiter, error),
 			return err
 		}
 		defer g.ReturnPlaces(c.Context, c, d)
+		var header, trailer metadata.MD
+		if g.Follows {
+			opts = append(slices.Clip(opts), grpc.Header(&header), grpc.Trailer(&trailer))
+			g.Granted(d)
+		}
 		err = invoker(ctx, method, req, reply, cc, opts...)
 		g.pauseFor(d, err)
+		g.follow(d, header, trailer)
 		return err
 	}
 }
@@ -77,7 +87,8 @@ func StreamClientInterceptor(choose func(context.Context, Call) (Limiter, error)
 			g.pauseFor(d, err)
 			return nil, err
 		}
-		return &clientStream{s, g, d}, nil
+		g.Granted(d)
+		return &clientStream{ClientStream: s, gate: g, decided: d}, nil
 	}
 }
 
@@ -86,12 +97,38 @@ type clientStream struct {
 	grpc.ClientStream
 	gate    *gate
 	decided *guard.Decided // nil if nothing limits the stream
+	follows sync.Once
 }
 
 func (s *clientStream) RecvMsg(m any) error {
 	err := s.ClientStream.RecvMsg(m)
 	s.gate.pauseFor(s.decided, err)
+	if s.gate.Follows {
+		s.follows.Do(func() {
+			header, _ := s.Header() // it has arrived, or nil
+			if err != nil {
+				header = metadata.Join(header, s.Trailer())
+			}
+			s.gate.follow(s.decided, header)
+		})
+	}
 	return err
+}
+
+// FollowQuota has a client's interceptor follow the provider's own count, as [httplimit.FollowQuota] does: by
+// the metadata of a call's header or trailer, such as x-ratelimit-remaining of Envoy.
+func FollowQuota(kinds ...string) Option { return common(guard.FollowQuota(kinds)) }
+
+// follow drains the limiter of a call to what metadata says is left of the quota.
+func (g *gate) follow(d *guard.Decided, all ...metadata.MD) {
+	if !g.Follows {
+		return
+	}
+	h := make(http.Header)
+	for name, values := range metadata.Join(all...) {
+		h[textproto.CanonicalMIMEHeaderKey(name)] = values
+	}
+	g.Follow(d, h)
 }
 
 func outgoing(ctx context.Context, method string, message any, cc *grpc.ClientConn) call {

@@ -172,6 +172,46 @@ func TestClientInterceptors_InFlight_PlaceReturnsAtTheEnd(t *testing.T) {
 	}
 }
 
+// TestFollowQuota_Metadata_DrainsTheLimiter: that of the header.
+func TestFollowQuota_Metadata_DrainsTheLimiter(t *testing.T) {
+	left := metadata.Pairs("x-ratelimit-remaining", "40")
+	s := &service{
+		unary: func(ctx context.Context, _ *test.SimpleRequest) error { return grpc.SetHeader(ctx, left) },
+		stream: func(ss test.TestService_FullDuplexCallServer) error {
+			return errors.Join(ss.SetHeader(left), ss.Send(new(test.StreamingOutputCallResponse)))
+		},
+	}
+	for name, use := range map[string]func(t *testing.T, c test.TestServiceClient){
+		"unary": func(t *testing.T, c test.TestServiceClient) { require.NoError(t, call(t.Context(), c)) },
+		"stream": func(t *testing.T, c test.TestServiceClient) {
+			ss, err := c.FullDuplexCall(t.Context())
+			require.NoError(t, err)
+			_, err = ss.Recv()
+			require.NoError(t, err)
+			require.NoError(t, ss.CloseSend())
+			_, err = ss.Recv()
+			require.ErrorIs(t, err, io.EOF)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+				l := limit.New(client, "calls", hour(100))
+				for _, follow := range []bool{false, true} {
+					opts := []grpclimit.Option{}
+					if follow {
+						opts = append(opts, grpclimit.FollowQuota())
+					}
+					use(t, limited(serve(f, s), grpclimit.All(l), opts...))
+					time.Sleep(time.Second)
+					each, err := l.Peek(t.Context())
+					require.NoError(t, err)
+					assert.EqualValues(t, map[bool]int64{false: 99, true: 40}[follow], each[0].Remaining)
+				}
+			})
+		})
+	}
+}
+
 // TestClient_ChooserFails_StatusPausesNothing: there is no limiter whose name could pause.
 func TestClient_ChooserFails_StatusPausesNothing(t *testing.T) {
 	pause, err := status.New(codes.Unavailable, "busy").WithDetails(

@@ -31,7 +31,7 @@ var ErrNotSent = errors.New("httplimit: the request was not sent")
 // A permit of a [limit.InFlight] is held until the body of the response is closed or at its end, or the
 // request has failed. [OnSettleError] gets the errors of its return.
 //
-// These options apply: [Cost], [Skip], [Wait], [MaxWaiting], [PauseOn], [Shadow], [Report],
+// These options apply: [Cost], [Skip], [Wait], [MaxWaiting], [PauseOn], [FollowQuota], [Shadow], [Report],
 // [OnFailure], [Deadline] and [OnRedisChange]. If Redis stops answering while calls wait for
 // permits, OnFailure decides them within three Deadlines, and new calls after one.
 // CloseIdleConnections is that of base, if it has one.
@@ -67,6 +67,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, d.NotSent(ErrNotSent)
 	}
 	end := func() { t.gate.ReturnPlaces(r.Context(), r, d) }
+	t.gate.Granted(d)
 	open := false // the body of the response, whose end returns the place
 	defer func() {
 		if !open { // also if a callback panics
@@ -80,6 +81,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if d.Request.Limiter != nil {
 		t.gate.Pause(d.Request.Limiter, t.pauseOf(resp))
 	}
+	t.gate.Follow(d, resp.Header)
 	if d.Receipt.ReturnHeld != nil {
 		resp.Body = untilEnd(resp.Body, end)
 		open = true

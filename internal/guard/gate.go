@@ -25,6 +25,7 @@ type Gate[R any] struct {
 	outgoing   bool
 	maxWaiting int    // without one in the settings
 	pauses     Pauses // of outgoing calls
+	quotas     quotas // of their providers
 }
 
 // Hooks are the functions of a user that get the requests. Those that are not set have no effect.
@@ -138,6 +139,7 @@ func (g *Gate[R]) decideOne(ctx context.Context, r R, choice *Choice) *Decided {
 			}
 		}
 	}
+	q.Each = g.Follows
 	q.Mode, q.MaxWaiting = s.Mode, cmp.Or(s.MaxWaiting, g.maxWaiting)
 	if !s.Shadow {
 		if q.Wait = s.Wait; g.outgoing {

@@ -13,6 +13,8 @@ import (
 // Settings are the options of the middleware of HTTP and the interceptors of gRPC that a gate or a file of
 // rules knows. Some are of one of the two.
 type Settings struct {
+	Follows      bool          // the counts of providers, of outgoing calls
+	Kinds        []string      // of these counts; nil for requests
 	Wait         time.Duration // in place of a denial; 0 for none, or for outgoing calls Forever
 	Shadow       bool          // every request passes
 	Spread       Spread

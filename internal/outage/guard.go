@@ -76,8 +76,11 @@ type Request struct {
 // Err of the Outcome.
 type Answer struct {
 	limit.Outcome
-	Waited  bool            // for its permits: the numbers are older than the wait
-	Receipt receipt.Receipt // of the permits, if Result is Acquired
+	Waited bool // for its permits: the numbers are older than the wait
+	// Left is the numbers of the grant after a wait, if they are known, and LeftEach of each policy with Request.Each.
+	Left     rratelimiter.Decision
+	LeftEach []rratelimiter.Decision
+	Receipt  receipt.Receipt // of the permits, if Result is Acquired
 
 	fromMemory bool // decided by a lease or a denial cache
 	paused     bool // denied by a pause that a server asked for
@@ -159,14 +162,17 @@ func (g *Guard) take(ctx context.Context, q Request) (a Answer, err error) {
 	var r engine.Result
 	err = h.Try(ctx, engine.Ask{Permits: q.Permits, Detail: true, Each: each, Receipt: true}, &r)
 	a.Decision, a.fromMemory = rratelimiter.Decision(r.Answer), r.From != engine.FromRedis
-	if r.Parts != nil {
-		a.Each = make([]rratelimiter.Decision, len(r.Parts))
-		for i, part := range r.Parts {
-			a.Each[i] = rratelimiter.Decision(part)
-		}
-	}
+	a.Each = eachOf(r.Parts)
 	a.Receipt = receipt.Receipt{Permits: q.Permits, Refund: r.Refund, ReturnHeld: r.ReturnHeld}
 	return a, err
+}
+
+// eachOf returns the decisions of several policies, nil for none.
+func eachOf(parts []engine.Answer) (each []rratelimiter.Decision) {
+	for _, part := range parts {
+		each = append(each, rratelimiter.Decision(part))
+	}
+	return each
 }
 
 // answered records the answer to a request, and sets its result.

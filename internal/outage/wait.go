@@ -157,7 +157,8 @@ func callWait(ctx context.Context, q Request, most time.Duration) (a Answer, err
 		if most == Forever {
 			deadline = time.Time{}
 		}
-		a.Decision.Allowed, err = h.Wait(ctx, engine.Ask{Permits: q.Permits, Receipt: true}, deadline, &r)
+		a.Decision.Allowed, err = h.Wait(ctx, engine.Ask{Permits: q.Permits, Each: q.Each, Receipt: true}, deadline, &r)
+		a.Left, a.LeftEach = rratelimiter.Decision(r.Answer), eachOf(r.Parts)
 		a.Receipt = receipt.Receipt{Refund: r.Refund, ReturnHeld: r.ReturnHeld}
 		a.fromMemory = r.From != engine.FromRedis
 	} else {
