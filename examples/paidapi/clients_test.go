@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -223,23 +222,23 @@ func TestClients_Java_SharesTheQuota(t *testing.T) {
 	assert.EqualValues(t, 99, free)
 }
 
-func TestClients_Keys_AreTriedInOrder(t *testing.T) {
-	client, ctx := clients(t), t.Context()
-	keys := limit.NewKeyed(client, "geocoder:key", limit.SlidingLog{Permits: 2, Interval: time.Minute})
-	use := func(names ...string) (string, error) {
-		for _, name := range names {
-			allowed, err := keys.TryAcquire(ctx, name, 1)
-			if err != nil || allowed {
-				return name, err
-			}
-		}
-		return names[0], keys.Acquire(ctx, names[0], 1)
-	}
-	var used []string
-	for range 4 {
-		name, err := use("first", "second")
-		require.NoError(t, err)
-		used = append(used, name)
-	}
-	assert.Equal(t, "[first first second second]", fmt.Sprint(used))
+func TestClients_ProvidersCount_DrainsTheQuota(t *testing.T) {
+	client := clients(t)
+	quota := limit.New(client, "{paid}:quota", limit.FixedWindow{Permits: 100, Interval: time.Minute})
+	provider := roundTrip(func(r *http.Request) (*http.Response, error) {
+		fields := http.Header{"X-Ratelimit-Remaining": {"40"}}
+		return &http.Response{StatusCode: http.StatusOK, Header: fields, Body: http.NoBody, Request: r}, nil
+	})
+	limited := httplimit.Transport(provider, httplimit.All(quota), httplimit.FollowQuota())
+	resp, err := (&http.Client{Transport: limited}).Get("http://provider")
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	require.Eventually(t, func() bool {
+		each, err := quota.Peek(t.Context())
+		return err == nil && each[0].Remaining == 40
+	}, 5*time.Second, time.Millisecond)
 }
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -255,42 +254,6 @@ func share(t *testing.T, requests, background *limit.Limiter) {
 	assert.Zero(t, take(background, 1))
 }
 
-// reconcile charges what the provider has counted and this limiter has not.
-func reconcile(ctx context.Context, quota *limit.Limiter, resp *http.Response) error {
-	count := resp.Header.Get("X-RateLimit-Remaining")
-	if count == "" {
-		return nil
-	}
-	remaining, err := strconv.ParseInt(count, 10, 64)
-	if err != nil {
-		return err
-	}
-	each, err := quota.Peek(ctx)
-	if err != nil || each[0].Remaining <= remaining {
-		return err
-	}
-	_, err = quota.Charge(ctx, each[0].Remaining-remaining)
-	return err
-}
-
-func TestRecipes_ProvidersOwnCount(t *testing.T) {
-	run(t, func(t *testing.T, client *rratelimiter.Client) {
-		ctx := t.Context()
-		quota := limit.New(client, "paid-api", limit.FixedWindow{Permits: 100, Interval: time.Hour})
-		require.NoError(t, quota.Acquire(ctx, 10))
-		for _, row := range []struct {
-			remaining string
-			want      int64
-		}{{"95", 90}, {"", 90}, {"60", 60}, {"60", 60}} {
-			resp := &http.Response{Header: http.Header{"X-Ratelimit-Remaining": {row.remaining}}}
-			require.NoError(t, reconcile(ctx, quota, resp))
-			each, err := quota.Peek(ctx)
-			require.NoError(t, err)
-			assert.Equal(t, row.want, each[0].Remaining)
-		}
-	})
-}
-
 func TestRecipes_TwoRegions(t *testing.T) {
 	run(t, func(t *testing.T, client *rratelimiter.Client) {
 		ctx, granted := t.Context(), int64(0)
@@ -303,5 +266,28 @@ func TestRecipes_TwoRegions(t *testing.T) {
 			granted += n
 		}
 		assert.EqualValues(t, 100, granted)
+	})
+}
+
+func TestRecipes_Keys_AreTriedInOrder(t *testing.T) {
+	run(t, func(t *testing.T, client *rratelimiter.Client) {
+		ctx := t.Context()
+		keys := limit.NewKeyed(client, "geocoder:key", limit.SlidingLog{Permits: 2, Interval: time.Minute})
+		use := func(names ...string) (string, error) {
+			for _, name := range names {
+				allowed, err := keys.TryAcquire(ctx, name, 1)
+				if err != nil || allowed {
+					return name, err
+				}
+			}
+			return names[0], keys.Acquire(ctx, names[0], 1)
+		}
+		var used []string
+		for range 4 {
+			name, err := use("first", "second")
+			require.NoError(t, err)
+			used = append(used, name)
+		}
+		assert.Equal(t, "[first first second second]", fmt.Sprint(used))
 	})
 }
