@@ -172,6 +172,8 @@ func TestMiddleware_CookieSpellings_GetNoMore(t *testing.T) {
 		"session=x; session=abc":         bad,
 		"session=x; %73ession=abc":       bad, // old PHP and Rack
 		"session=x; SESSION=abc":         bad, // ASP.NET
+		"session=x; ,session=abc":        bad, // Rack 1
+		"session=x; +%73ession=abc":      bad,
 		"session=x; session[]=abc":       bad, // PHP
 		"session=j:%22abc%22":            bad, // Express
 		"session=%61bc%":                 bad,

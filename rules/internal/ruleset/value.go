@@ -110,9 +110,9 @@ func cookiesOf(lines []string, name string) (sent []string, clear bool) {
 				sent = append(sent, value)
 				continue
 			}
-			decoded, err := url.PathUnescape(key)
+			decoded, err := url.QueryUnescape(key)
 			if strings.HasPrefix(key, "$") || strings.EqualFold(key, name) || err == nil && isMangled(decoded, name) ||
-				hides(value, name) {
+				hides(pair, name) {
 				clear = false
 			}
 		}
@@ -120,10 +120,10 @@ func cookiesOf(lines []string, name string) (sent []string, clear bool) {
 	return sent, clear
 }
 
-// hides reports whether a value has the name of a cookie and an equals sign behind a separator.
-func hides(value, name string) bool {
+// hides reports whether the text of another cookie has the name and an equals sign behind a separator.
+func hides(pair, name string) bool {
 	before := ""
-	for part := range strings.FieldsFuncSeq(value, func(r rune) bool { return strings.ContainsRune(", \t\"", r) }) {
+	for part := range strings.FieldsFuncSeq(pair, func(r rune) bool { return strings.ContainsRune(", \t\"", r) }) {
 		if key, _, found := strings.Cut(part, "="); found && (key == name || key == "" && before == name) {
 			return true
 		}
