@@ -276,6 +276,22 @@ func TestServerInterceptors_UncomparableContext_Passes(t *testing.T) {
 	}
 }
 
+// TestServerInterceptors_Statuses_HaveCodes: each status of a file denies a call.
+func TestServerInterceptors_Statuses_HaveCodes(t *testing.T) {
+	_, err := rules.Parse("f.yaml", []byte("rules: [{name: a, ban: true, status: 418}]"))
+	require.Error(t, err)
+	_, list, _ := strings.Cut(err.Error(), "418, want ")
+	seen := make(map[codes.Code]bool)
+	for status := range strings.SplitSeq(strings.ReplaceAll(list, " or ", ", "), ", ") {
+		set := parsed(t, "rules: [{name: a, match: {grpc: '*'}, ban: true, status: "+status+"}]")
+		code := grpcstatus.Code(servers["unary"](set, connected(t))(t.Context(), "/a.B/C"))
+		assert.NotEqual(t, codes.OK, code, status)
+		assert.False(t, seen[code], status)
+		seen[code] = true
+	}
+	assert.Len(t, seen, 5)
+}
+
 // servers are both interceptors of a server, as functions that call a method.
 var servers = map[string]func(*rules.Set, *rratelimiter.Client, ...grpclimit.Option) caller{
 	"unary": func(set *rules.Set, client *rratelimiter.Client, opts ...grpclimit.Option) caller {

@@ -195,8 +195,10 @@ func (p keyPart) of(r *Request, segments []string, c *condition) (text string, e
 	case "method":
 		text, exact = r.methodKey()
 		return text, exact, nil
+	case "constant":
+		return p.name, true, nil
 	}
-	return p.name, true, nil
+	panic("rules: no key " + p.kind)
 }
 
 type headerName string

@@ -74,9 +74,9 @@ type denialStatus int
 
 func (s *denialStatus) UnmarshalNode(d *rulefile.Decoder, n *rulefile.Node) {
 	const want = "401, 403, 404, 429 or 503"
-	*s = denialStatus(d.Number(n, 401, 503, want))
-	if *s != 0 && !slices.Contains([]denialStatus{401, 403, 404, 429, 503}, *s) {
-		d.Fail(n, "%d, want %s", *s, want)
+	number := d.Number(n, 401, 503, want)
+	if *s = denialStatus(number); number != 0 && !strings.Contains(want, strconv.FormatInt(number, 10)) {
+		d.Fail(n, "%d, want %s", number, want)
 	}
 }
 
@@ -107,9 +107,24 @@ func (s statuses) has(status int) bool {
 // headerStyle is a style of httplimit plus 1; 0 if the file states none.
 type headerStyle int
 
+// headerStyles are the styles with their names in files.
+var headerStyles = []struct {
+	name  string
+	style httplimit.HeaderStyle
+}{
+	{"draft11", httplimit.Draft11}, {"three_headers", httplimit.ThreeHeaders},
+	{"x_rate_limit", httplimit.XRateLimit}, {"none", httplimit.NoHeaders},
+}
+
 func (h *headerStyle) UnmarshalNode(d *rulefile.Decoder, n *rulefile.Node) {
-	styles := []string{"draft11", "three_headers", "x_rate_limit", "none"} // in the order of the constants
-	*h = headerStyle(slices.Index(styles, d.OneOf(n, styles...)) + 1)
+	names := make([]string, len(headerStyles))
+	for i, s := range headerStyles {
+		names[i] = s.name
+	}
+	*h = 0
+	if i := slices.Index(names, d.OneOf(n, names...)); i >= 0 {
+		*h = headerStyle(headerStyles[i].style) + 1
+	}
 }
 
 // waiters bounds the waiting requests of all rules; 0 for no bound.
