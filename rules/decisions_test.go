@@ -249,46 +249,6 @@ func TestMiddleware_UnknownAddress_IsDecidedByTheFailureMode(t *testing.T) {
 	}
 }
 
-// TestWarnings_BanOfRanges_NeedsARuleBehindIt that decides requests of unknown addresses.
-func TestWarnings_BanOfRanges_NeedsARuleBehindIt(t *testing.T) {
-	const ban = "{name: ban, match: {pattern: /a/, ranges: 198.51.100.0/24}, ban: true}, "
-	for rest, warned := range map[string]bool{
-		ban: true,
-		ban + "{name: b, match: POST /a/, key: all, limits: 1/m}":                        true,
-		ban + "{name: b, match: /, key: ip, limits: 1/m, on_failure: open}":              true,
-		ban + "{name: b, match: /, key: all, limits: 1/m, shadow: true}":                 true,
-		ban + "{name: b, match: {ranges: '::/0'}, key: all, limits: 1/m}":                true,
-		ban + "{name: b, match: /, key: ip, limits: 1/m}":                                false,
-		ban + "{name: b, match: /, key: all, limits: 1/m, on_failure: open}":             false,
-		"{name: ban, match: {ranges: 198.51.100.0/24}, ban: true, shadow: true}":         false,
-		"{name: ban, match: {pattern: /a/}, ban: true}":                                  false,
-		"{name: b, match: {ranges: 198.51.100.0/24}, key: ip, limits: 1/m}":              false,
-		"{name: b, match: /a/b, key: ip, limits: 1/m}, " + ban:                           true,
-		ban + "{name: b, match: {pattern: /a/, headers: {X: y}}, key: all, limits: 9/m}": true,
-	} {
-		warnings := parsed(t, "rules: ["+rest+"]").Warnings()
-		if !warned {
-			assert.Empty(t, warnings, rest)
-		} else if assert.Len(t, warnings, 1, rest) {
-			assert.Contains(t, warnings[0], `line 1: the rule "ban" bans ranges`)
-		}
-	}
-	assert.Empty(t, parsed(t, "match: all\nrules: [{name: b, key: ip, limits: 1/m}, "+ban+"]").Warnings())
-}
-
-// TestWarnings_Status401_NeedsAChallenge, which HTTP requires, and gRPC does not have.
-func TestWarnings_Status401_NeedsAChallenge(t *testing.T) {
-	for match, warned := range map[string]bool{"match: /a, status: 401": true, "status: 401": true,
-		"match: {grpc: '*'}, status: 401": false, "status: 403": false} {
-		warnings := parsed(t, one("key: ip, limits: 1/m, "+match)).Warnings()
-		if !warned {
-			assert.Empty(t, warnings, match)
-		} else if assert.Len(t, warnings, 1, match) {
-			assert.Contains(t, warnings[0], `line 2: the rule "a" answers 401, which requires a header WWW-Authenticate`)
-		}
-	}
-}
-
 // TestMiddleware_HeaderSentTwice_GetsNoMore: servers may read the first of several values, or the last.
 func TestMiddleware_HeaderSentTwice_GetsNoMore(t *testing.T) {
 	h := func(pairs ...string) []string { return pairs }

@@ -206,46 +206,6 @@ func TestParse_RuleWithoutRequests_IsAnError(t *testing.T) {
 		_, err := Parse("f.yaml", []byte(one("limits: 1/s, match: "+match)))
 		assert.ErrorContains(t, err, want, match)
 	}
-	for rules, reached := range map[string]bool{
-		"/api/ | /api/login":                                          false,
-		"/api/ | /api":                                                true,
-		"/api/login | /api/":                                          true,
-		"/ | {grpc: '*'}":                                             true,
-		"/ | [/x, {grpc: '*'}]":                                       true,
-		"{grpc: '*'} | {grpc: /a.B/*}":                                false,
-		"{grpc: '*'} | {grpc: /grpc.health.v1.Health/*}":              true, // not limited by a rule for all
-		"POST / | /":                                                  true,
-		"{methods: [GET, POST]} | HEAD /x":                            false,
-		"{methods: [GET, POST]} | {methods: [POST, PUT]}":             true,
-		"a.example/ | b.example/x":                                    true,
-		"a.example/ | A.example/x":                                    false,
-		"'/{a}/{b}' | '/x/{c}'":                                       false,
-		"'/x/{$}' | '/{a}/{$}'":                                       true,
-		"'/{a}/{$}' | '/x/{$}'":                                       false,
-		"'/{a...}' | '/x/{$}'":                                        false,
-		"'/x/{$}' | /x/":                                              true,
-		"{headers: {X: '*'}} | {headers: {X: y, Z: z}}":               false,
-		"{headers: {X: y}} | {headers: {X: '*'}}":                     true,
-		"{ranges: 10.0.0.0/8} | {ranges: [10.1.0.0/16, 10.2.0.1]}":    false,
-		"{ranges: 10.0.0.0/8} | {ranges: [10.1.0.0/16, 11.0.0.0/16]}": true,
-		"{ranges: 10.0.0.0/8} | /":                                    true,
-		"[/a/, /b/] | [/a/x, /b/x]":                                   false,
-		"[/a/, /b/] | [/a/x, /c/x]":                                   true,
-		"{pattern: /a/, headers: {X: y}} | {pattern: GET /a/b, headers: {X: y}}": false,
-		"{pattern: 'GET a.example/a/{x}', ranges: '::/0'} | GET a.example/a/b":   true,
-	} {
-		before, after, _ := strings.Cut(rules, " | ")
-		file := "rules:\n- {name: one, ban: true, match: " + before + "}\n- {name: two, ban: true, match: " + after + "}\n"
-		_, err := Parse("f.yaml", []byte(file))
-		if reached {
-			assert.NoError(t, err, rules)
-		} else {
-			assert.EqualError(t, err, `f.yaml:3:3: rules[1]: no request reaches the rule "two", since the rule "one" before it `+
-				"matches all its requests: write it first, or match: all", rules)
-		}
-		_, err = Parse("f.yaml", []byte("match: all\n"+file))
-		assert.NoError(t, err, rules)
-	}
 }
 
 func TestParse_JSON_IsRead(t *testing.T) {

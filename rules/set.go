@@ -43,8 +43,8 @@ func (s *Set) inside() *ruleset.Set { return (*ruleset.Set)(s) }
 // Len returns the number of rules.
 func (s *Set) Len() int { return len(s.inside().File().Names()) }
 
-// Warnings describes what in the rules is valid, but may let requests pass against their intent, or lacks what
-// HTTP requires. Each begins with the line of the file.
+// Warnings describes what in the rules is valid, but never applies, may let requests pass against their intent,
+// or lacks what HTTP requires. Each begins with the line of the file.
 func (s *Set) Warnings() []string { return s.inside().File().Warnings() }
 
 // SetRates sets the rates that the file states for Redisson limiters, so that Java programs use

@@ -442,3 +442,15 @@ func (r *clientRanges) UnmarshalNode(d *rulefile.Decoder, n *rulefile.Node) {
 		*r = append(*r, network.Prefix)
 	}
 }
+
+// takenOutOfCalls are headers that grpc-go does not leave in the metadata of a call.
+var takenOutOfCalls = []string{"Grpc-Encoding", "Grpc-Message", "Grpc-Status", "Grpc-Timeout"}
+
+// checkHeaders reports headers that no call of gRPC has.
+func (d *decoder) checkHeaders(n *rulefile.Node, c *condition) {
+	for _, h := range c.headers {
+		if c.rpc && slices.Contains(takenOutOfCalls, string(h.name)) {
+			d.Fail(n, "grpc-go takes the header %s out of a call: no call matches", h.name)
+		}
+	}
+}

@@ -54,7 +54,7 @@ func (d *decoder) document(s *File) {
 	case file.Rules.Tag != rulefile.List:
 		d.Wrong(file.Rules, "a list of rules")
 	default:
-		s.rules = d.rulesOf(file.Rules, defaults, s.all)
+		s.rules = d.rulesOf(file.Rules, defaults)
 		d.checkRates(s)
 	}
 }
@@ -110,11 +110,9 @@ func (d *decoder) readDefaults(n *rulefile.Node) *defaultsFile {
 	return defaults
 }
 
-// rulesOf decodes the rules, whose names must be unique. Unless all of them decide, a request must be
-// able to reach each.
-func (d *decoder) rulesOf(list *rulefile.Node, defaults *defaultsFile, allDecide bool) (all []*rule) {
+// rulesOf decodes the rules, whose names must be unique.
+func (d *decoder) rulesOf(list *rulefile.Node, defaults *defaultsFile) (all []*rule) {
 	lines := make(map[string]int, len(list.Content))
-	known := make(reach)
 	for _, n := range list.Content {
 		if d.Full() {
 			break
@@ -128,12 +126,6 @@ func (d *decoder) rulesOf(list *rulefile.Node, defaults *defaultsFile, allDecide
 			continue
 		}
 		lines[r.name] = r.line
-		if by := known.coveredBy(r); by != "" && !allDecide {
-			const reason = "no request reaches the rule %q, since the rule %q before it matches all its requests: " +
-				"write it first, or match: all"
-			d.Fail(n, reason, r.name, by)
-		}
-		known.add(r)
 		all = append(all, r)
 	}
 	return all

@@ -167,7 +167,8 @@ func (v *values) key(what string) (text string, exact bool, err error) {
 	case !v.clear:
 		return "", false, guard.Lackingf(what, "rules: servers read the %s in several ways, want one value", what)
 	case len(v.one) > httptarget.MaxLength:
-		return "", false, guard.Invalidf("rules: the %s has %d bytes, want at most %d", what, len(v.one), httptarget.MaxLength)
+		return "", false, guard.Invalidf("rules: the %s has %d bytes, want at most %d", what, len(v.one),
+			httptarget.MaxLength)
 	}
 	return v.one, v.exact, nil
 }
