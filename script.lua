@@ -98,7 +98,7 @@ end
 
 -- Decides the requests.
 local granted, grantedAt = 0, now
-local answers, above, want
+local answers, above, missed, want
 if total <= value then
   granted = total
 elseif more then

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"hash/fnv"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -19,8 +21,23 @@ import (
 // The exported methods of a wire are those of engine.Protocol.
 
 // Script returns the script that takes permits.
-func (w *wire) Script(*engine.Batch) (script *redisx.Script, keys []string) {
+func (w *wire) Script(b *engine.Batch) (script *redisx.Script, keys []string) {
+	if b.Share.ID != "" {
+		return w.plan.waits, append(slices.Clip(w.keys), w.waitersKey())
+	}
 	return w.plan.script, w.keys
+}
+
+// waitersKey returns the key of the Clients whose callers wait for the limiter.
+func (w *wire) waitersKey() string {
+	if len(w.keys) == 1 {
+		return w.keys[0] + ":waiters"
+	}
+	h := fnv.New64a()
+	for _, key := range w.keys {
+		fmt.Fprintf(h, "%d %s", len(key), key)
+	}
+	return w.keys[0] + ":waiters:" + strconv.FormatUint(h.Sum64(), 36)
 }
 
 // Arguments sets the arguments of the acquire script.
@@ -47,6 +64,12 @@ func (w *wire) Arguments(b *engine.Batch, now time.Time) {
 	}
 	if b.Lease.Span > 0 {
 		b.Args = append(b.Args, strconv.FormatInt(b.Lease.Permits, 10), strconv.FormatInt(b.Lease.Span.Milliseconds(), 10))
+	} else if b.Share.ID != "" {
+		b.Args = append(b.Args, "", "")
+	}
+	if b.Share.ID != "" {
+		b.Args = append(b.Args, b.Share.ID, strconv.FormatInt(b.Share.Late.Milliseconds(), 10),
+			strconv.FormatInt(b.Share.Rest, 10), strconv.FormatInt(w.plan.lead, 10))
 	}
 }
 
@@ -85,15 +108,16 @@ func (w *wire) Answer(b *engine.Batch, message rueidis.RedisMessage) (again bool
 			return true, nil
 		}
 	}
-	s, letters, err := w.read(message)
+	s, letters, err := w.read(message, b.Share.ID != "")
 	if err != nil {
 		return false, err
 	}
+	b.Shared = s.shared
 	if s.leased > 0 {
 		w.lease(b, s)
 	}
 	// A denial of a waiter is none of other callers if they can get what it cannot.
-	waiters := b.Ordered && s.forWaiters()
+	waiters := b.Ordered && s.forWaiters(b.Share.ID != "") || s.held > 0
 	if !b.AnswerBy(s, letters, w.AboveLimit) {
 		return false, w.unexpected(message)
 	}

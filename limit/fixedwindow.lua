@@ -59,3 +59,6 @@ end
 
 --@ report  in: count@ end@ text@  out: report@
 local report@ = {text@, count@, end@ * 1000 - now}
+
+--@ next  in: end@ next  out: next
+next = max(next, end@ * 1000 - now)

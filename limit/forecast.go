@@ -31,7 +31,7 @@ type forecast interface {
 
 	// forWaiters returns the forecast for callers that wait, if a section "credit" grants them other
 	// permits than callers that do not; else nil.
-	forWaiters() forecast
+	forWaiters(share bool) forecast
 }
 
 // usage is the permits of a policy, and how many of them are taken.
@@ -45,7 +45,7 @@ func (usage) Lag(int64) time.Duration { return 0 }
 
 func (usage) Renew() time.Duration { return engine.Never }
 
-func (usage) forWaiters() forecast { return nil }
+func (usage) forWaiters(bool) forecast { return nil }
 
 // state is the forecasts of a limiter's policies after a call.
 type state struct {
@@ -53,6 +53,10 @@ type state struct {
 	plan     *plan
 	policies []forecast
 	receipts []string // the texts of the policies: a refund of what the call took names them
+
+	shared engine.Shared
+	rank   time.Duration // how much later to ask, since other Clients come first
+	held   time.Duration // what is free is held for waiters of other Clients for so long; 0: it is not
 
 	leased int64 // permits that were leased
 	lasts  time.Duration
@@ -73,9 +77,9 @@ func (s *state) add(m member, r *redisx.Reply) {
 }
 
 // forWaiters makes the forecasts those of callers that wait, and reports whether they differ.
-func (s *state) forWaiters() (differ bool) {
+func (s *state) forWaiters(share bool) (differ bool) {
 	for i, p := range s.policies {
-		if of := p.forWaiters(); of != nil {
+		if of := p.forWaiters(share); of != nil {
 			s.policies[i], differ = of, true
 		}
 	}
@@ -109,8 +113,8 @@ func (s *state) limitOf(p forecast) int64 {
 // Denied returns the answer to a request that was not granted. It returns false if RetryAfter is
 // only a lower bound.
 func (s *state) Denied(permits int64) (engine.Answer, bool) {
-	longest, known := s.policies[0], true
-	after := time.Duration(-1)
+	longest, known := s.policies[0], s.held == 0
+	after := s.held - 1
 	for _, p := range s.policies {
 		wait, ok := p.wait(permits)
 		known = known && ok
@@ -118,6 +122,7 @@ func (s *state) Denied(permits int64) (engine.Answer, bool) {
 			longest, after = p, wait
 		}
 	}
+	after = max(after, s.held)
 	return engine.Answer{Limit: s.limitOf(longest), Remaining: max(0, longest.Free()), RetryAfter: after,
 		ResetAfter: s.reset(0)}, known
 }
@@ -176,7 +181,7 @@ func (s *state) Lag(wanted int64) (lag time.Duration) {
 	for _, p := range s.policies {
 		lag = max(lag, p.Lag(wanted))
 	}
-	return lag
+	return max(lag, s.rank)
 }
 
 // Renew returns the earliest of the policies.

@@ -136,8 +136,10 @@ func (o heldForecast) reset(int64) time.Duration { return o.end }
 // Earliest returns 0: permits may return at any time.
 func (o heldForecast) Earliest(int64, int64) time.Duration { return 0 }
 
-func (o heldForecast) forWaiters() forecast {
-	o.guess = askForHeld
+func (o heldForecast) forWaiters(share bool) forecast {
+	if !share { // else the script has set it
+		o.guess = askForHeld
+	}
 	return o
 }
 

@@ -160,4 +160,4 @@ func (o redissonForecast) wait(permits int64) (time.Duration, bool) {
 
 func (o redissonForecast) reset(int64) time.Duration { return o.resetIn }
 
-func (o redissonForecast) forWaiters() forecast { return nil }
+func (o redissonForecast) forWaiters(bool) forecast { return nil }

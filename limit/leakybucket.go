@@ -50,7 +50,7 @@ func (p LeakyBucket) forecast(r *redisx.Reply) forecast { return leakyForecast{p
 
 type leakyForecast struct{ bucketForecast }
 
-func (o leakyForecast) forWaiters() forecast { return leakForecast(o) }
+func (o leakyForecast) forWaiters(bool) forecast { return leakForecast(o) }
 
 // leakForecast is that of callers that wait until all permits that were taken before have leaked.
 type leakForecast struct{ bucketForecast }

@@ -28,3 +28,6 @@ end
 
 --@ report  in: rest@ text@  out: report@
 local report@ = {text@, rest@ * 1000}
+
+--@ next  in: next rest@  out: next
+next = max(next, rest@ * 1000)

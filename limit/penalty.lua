@@ -47,3 +47,6 @@ end
 
 --@ report  in: rest@ text@  out: report@
 local report@ = {text@, rest@}
+
+--@ next  in: next rest@  out: next
+next = max(next, rest@)

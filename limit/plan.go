@@ -3,6 +3,7 @@ package limit
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -20,6 +21,8 @@ type plan struct {
 	members []member       // without names and keys
 	most    int64          // permits that can be granted at once, by the policies
 	script  *redisx.Script // takes permits
+	waits   *redisx.Script // takes permits for callers that wait
+	lead    int64          // see scripts/include/share.lua
 	leases  bool           // all policies can lease
 	shared  bool           // a member is of Redisson's layout
 	holds   bool           // a member's permits are held until they are returned
@@ -48,7 +51,8 @@ func newPlan(client *rratelimiter.Client, policies []Policy) (*plan, error) {
 
 // planOf returns the plan of valid policies.
 func planOf(client inside.Client, members []member) *plan {
-	p := &plan{client: client, members: members, most: engine.MaxPermits, script: scriptFor(acquire, members)}
+	p := &plan{client: client, members: members, most: engine.MaxPermits, script: scriptFor(acquire, members),
+		waits: scriptFor(wait, members)}
 	kinds := make([]string, len(members))
 	for i, m := range members {
 		// Those of Redisson's layout differ from call to call.
@@ -62,12 +66,27 @@ func planOf(client inside.Client, members []member) *plan {
 			p.spread = min(spread, cmp.Or(p.spread, spread))
 		}
 	}
+	p.lead = leadOf(members)
 	slices.Sort(kinds)
 	p.kinds = strings.Join(slices.Compact(kinds), "+")
 	p.leases = !slices.ContainsFunc(members, func(m member) bool { return !m.has("lease") })
 	p.shared, p.holds = slices.ContainsFunc(members, isRedisson), slices.ContainsFunc(members, isHeld)
 	p.counts = slices.ContainsFunc(members, isPenalty)
 	return p
+}
+
+// leadFor is the time for whose permits a Client may be ahead of the others.
+const leadFor = 250 * time.Millisecond
+
+// leadOf returns the permits of leadFor, at the slowest rate of the members.
+func leadOf(members []member) int64 {
+	slowest := math.Inf(1)
+	for _, m := range members {
+		if local := m.described.Local; local.Interval > 0 && m.described.Quota > 0 {
+			slowest = min(slowest, float64(local.Returns)*leadFor.Seconds()/local.Interval.Seconds())
+		}
+	}
+	return int64(max(1, min(slowest, maxPermits)))
 }
 
 // Validate returns the error that [New] would report for these policies, or nil if they are valid.

@@ -78,3 +78,11 @@ end
 
 --@ report  in: answers limiter@  out: report@
 local report@ = limiter@.report(answers)
+
+--@ next  in: missed next report@  out: next
+do
+  local need, i = (missed or 1) - report@[4], 7
+  while need > 0 and report@[i] do
+    next, need, i = max(next, report@[i] * 1000), need - math.abs(report@[i + 1]), i + 2
+  end
+end

@@ -19,6 +19,7 @@ type call string
 
 const (
 	acquire call = "acquire"
+	wait    call = "wait" // acquire for callers that wait, beside those of other Clients
 	charge  call = "charge"
 	release call = "release"
 	peek    call = "peek"
@@ -27,7 +28,7 @@ const (
 )
 
 // fixedArguments is the number of arguments of a script before those of its policies.
-var fixedArguments = map[call]int{acquire: 3, charge: 3, release: 2, peek: 1, pause: 2, drain: 3}
+var fixedArguments = map[call]int{acquire: 3, wait: 3, charge: 3, release: 2, peek: 1, pause: 2, drain: 3}
 
 // scripts holds the scripts by call and kinds of policies: as many as a program has combinations.
 var scripts sync.Map // string -> *redisx.Script
@@ -51,6 +52,8 @@ func scriptFor(c call, members []member) *redisx.Script {
 	return found.(*redisx.Script) //nolint:errcheck,forcetypeassert // nothing else is there
 }
 
+var parts = regexp.MustCompile(`^(each|once|include) `)
+
 var list = regexp.MustCompile(`\w+@@`)
 
 // scriptText returns the text of the script of a call for policies: see scripts/acquire.lua.
@@ -60,7 +63,19 @@ func scriptText(c call, members []member) string {
 	if len(members) == 1 {
 		brief = "text1"
 	}
-	for line := range strings.Lines(calls[string(c)]) {
+	source := string(c)
+	if c == wait {
+		source = string(acquire)
+	}
+	for line := range strings.Lines(calls[source]) {
+		if before, waiting, ok := strings.Cut(line, "--@waiting "); ok {
+			if c != wait {
+				continue
+			}
+			if line = before + waiting; parts.MatchString(waiting) {
+				line = before + "--@" + waiting
+			}
+		}
 		indent, command, _ := strings.Cut(line, "--@")
 		command, section, _ := strings.Cut(strings.TrimSpace(command), " ")
 		switch command {
@@ -85,7 +100,12 @@ func scriptText(c call, members []member) string {
 			}))
 		}
 	}
-	return strings.ReplaceAll(included.Expand(text.String()), "@last", fmt.Sprint(argument(c, members, len(members))))
+	keys := 0
+	for _, m := range members {
+		keys += len(m.types())
+	}
+	return strings.NewReplacer("@last", fmt.Sprint(argument(c, members, len(members))), "@waiters", fmt.Sprint(keys+1)).
+		Replace(included.Expand(text.String()))
 }
 
 // sectionText returns a section for the policy at an index.

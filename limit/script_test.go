@@ -66,7 +66,7 @@ func TestScripts_Assembled_AreGolden(t *testing.T) {
 		}
 		var text strings.Builder
 		scripts := scriptsOf(l)
-		for _, c := range []call{acquire, charge, release, peek, pause, drain} {
+		for _, c := range []call{acquire, wait, charge, release, peek, pause, drain} {
 			if scripts[c] != "" {
 				text.WriteString("---- " + string(c) + "\n" + scripts[c] + "\n")
 			}

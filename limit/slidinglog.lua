@@ -193,3 +193,11 @@ if sum@ > 0 then
     end
   end
 end
+
+--@ next  in: missed most@ next report@ sum@  out: next
+do
+  local need, i = (missed or 1) - most@ + sum@, 4
+  while need > 0 and report@[i] do
+    next, need, i = max(next, report@[i]), need - report@[i + 1], i + 2
+  end
+end

@@ -99,3 +99,6 @@ local report@ = {text@, floor(left@), 0, 0}
 if next@ > at@ or stored@ < size@ then
   report@[3], report@[4] = next@ > at@ and max(0, next@ - now) or 0, max(0, next@ - now) + ceil((size@ - stored@) * cool@)
 end
+
+--@ next  in: next next@  out: next
+next = max(next, next@ - now)

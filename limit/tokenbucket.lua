@@ -92,3 +92,6 @@ end
 
 --@ report  in: at@ part@ taken@ text@  out: report@
 local report@ = {text@, taken@, part@, at@ - now}
+
+--@ next  in: capacity@ interval@ missed missing@ next refill@  out: next
+next = max(next, (((missed or 1) - capacity@) * interval@ + missing@) / refill@)

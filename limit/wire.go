@@ -32,7 +32,7 @@ func (w *wire) ask(ctx context.Context, c call, own ...string) (*state, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, _, err := w.read(message)
+	s, _, err := w.read(message, false)
 	return s, err
 }
 
@@ -82,7 +82,7 @@ func (w *wire) eval(ctx context.Context, c call, own []string, last ...string) (
 func (w *wire) run(ctx context.Context, c call, own []string, last ...string) (rueidis.RedisMessage, error) {
 	message, err := w.eval(ctx, c, own, last...)
 	if err == nil && !message.IsInt64() {
-		_, _, err = w.read(message) // why it stopped
+		_, _, err = w.read(message, false) // why it stopped
 		err = cmp.Or(err, w.unexpected(message))
 	}
 	return message, err
@@ -158,8 +158,8 @@ func nextCall(c call, members []member, r redisx.Reply, args []string) (next []s
 	return next, true
 }
 
-// read reads a full reply.
-func (w *wire) read(message rueidis.RedisMessage) (s *state, letters string, err error) {
+// read reads a full reply, of a call that shares permits with the waiters of other Clients or of another one.
+func (w *wire) read(message rueidis.RedisMessage, shares bool) (s *state, letters string, err error) {
 	r := redisx.ReadReply(message)
 	if code := r.Number(); code != replyDone {
 		return nil, "", w.stopped(code, r, message)
@@ -168,8 +168,16 @@ func (w *wire) read(message rueidis.RedisMessage) (s *state, letters string, err
 	for _, m := range w.members {
 		s.add(m, &r)
 	}
-	if r.Len() == 2 { // with a lease
+	of := 0
+	if shares {
+		of = 5
+	}
+	if r.Len() == of+2 { // with a lease
 		s.leased, s.lasts = r.Number(), time.Duration(r.Number())*time.Millisecond
+	}
+	if shares {
+		s.shared.Others, s.held = r.Number() > 0, micros(r.Number())
+		s.shared.Slow, s.rank, s.shared.Moved = micros(r.Number()), micros(r.Number()), micros(r.Number())
 	}
 	if !r.Ended() {
 		return nil, "", w.unexpected(message)

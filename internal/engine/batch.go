@@ -30,6 +30,7 @@ type Batch struct {
 	Ordered  bool          // if a request is denied, those behind it are denied too
 	Full     bool          // all answers have all fields
 	Backdate time.Duration // of an Ordered batch: how far back grants may be dated, since the callers waited then
+	Share    Share         // of an Ordered batch
 	Lease    Lease         // for later callers
 	Args     []string      // set by Protocol.Arguments
 
@@ -41,6 +42,21 @@ type Batch struct {
 	sent sentBatch
 	err  error // of the call
 	Outcome
+}
+
+// Share is what a call for waiters says of their Client, since the Clients with waiters share the permits of
+// a limiter.
+type Share struct {
+	ID   string        // of the queue; "" for a call that does not say it
+	Late time.Duration // how late the next call may be
+	Rest int64         // the permits of the waiters that are not in the call
+}
+
+// Shared is what a reply says of the waiters of other Clients.
+type Shared struct {
+	Others bool          // there are some
+	Slow   time.Duration // how late the calls of the Client may be for which permits are held; 0 if none are
+	Moved  time.Duration // how much later than by its arguments the call was dated
 }
 
 // openBatch is the part of a batch that collects requests.
@@ -67,6 +83,7 @@ type Outcome struct {
 	AllKeys  bool                 // the call names all keys of the limiter
 	Before   []redisx.Call        // to be made before the next call, in one round trip
 	Repeats  int                  // how often Before was set
+	Shared   Shared
 
 	Lost        []*Request // granted, and their callers have left
 	LostPermits int64      // of these

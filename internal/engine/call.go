@@ -67,6 +67,9 @@ func (l *Limiter) attempt(ctx context.Context, b *Batch) error {
 		}
 		b.Reply = message
 		again, err := l.Protocol.Answer(b, message)
+		if b.Shared.Moved > 0 { // the way to Redis is part of it
+			b.forecastAt = b.sent.at.Add(min(b.Shared.Moved, time.Since(b.sent.at)/2))
+		}
 		if err != nil || !again {
 			return err
 		}

@@ -47,6 +47,24 @@ type queue struct {
 
 	batch  Batch
 	inCall []*waiter // of the batch
+
+	id       string        // among the queues of all Clients
+	sharedAt time.Time     // of the last call with a Share
+	alone    bool          // no other Client had waiters then
+	slow     time.Duration // of the calls of a Client for which permits were held
+}
+
+// shareAgain is how long a Client whose waiters were the only ones asks without a Share.
+const shareAgain = 250 * time.Millisecond
+
+// share sets the Share of the batch.
+func (q *queue) share(call time.Duration, sum int64) {
+	q.batch.Share = Share{}
+	if q.alone && time.Since(q.sharedAt) < shareAgain {
+		return
+	}
+	q.sharedAt = time.Now()
+	q.batch.Share = Share{ID: q.id, Late: call + shortestCall, Rest: q.wanted - sum}
 }
 
 // add adds a waiter to the end of the queue, and plans the call that answers it.
@@ -247,7 +265,7 @@ func (q *queue) callTook() time.Duration {
 func (q *queue) fillBatch(call time.Duration) {
 	b := &q.batch
 	b.Requests, q.inCall = b.Requests[:0], q.inCall[:0]
-	b.Backdate = min(call, time.Since(q.waiters.first.since))
+	b.Backdate = min(max(call, q.slow), time.Since(q.waiters.first.since))
 	most := int64(MaxPermits)
 	if q.forecast != nil {
 		most = q.forecast.Limit()
@@ -268,6 +286,7 @@ func (q *queue) fillBatch(call time.Duration) {
 		b.Requests = append(b.Requests, &w.Request)
 		q.inCall = append(q.inCall, w)
 	}
+	q.share(call, sum)
 	if q.stale {
 		q.checked = time.Time{} // the reply may deny any waiter
 	}
@@ -318,6 +337,12 @@ func (q *queue) applyReply(times *callTime) (done []*waiter) {
 	}
 	if err == nil {
 		q.repliedFor = q.calledFor
+		if b.Share.ID != "" {
+			q.alone = !b.Shared.Others
+			if q.alone || b.Shared.Slow > 0 {
+				q.slow = min(b.Shared.Slow, LongestCall)
+			}
+		}
 	}
 	clear(q.inCall)
 	q.inCall = q.inCall[:0]

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
+	"strconv"
 	"time"
 )
 
@@ -91,7 +93,8 @@ func (l *Limiter) enqueue(w *waiter) *entry {
 		l.ensureLeases(e, w.Permits)
 	}
 	if e.queue == nil {
-		q := &queue{woken: make(chan struct{}, 1), repliedAt: time.Now()}
+		q := &queue{woken: make(chan struct{}, 1), repliedAt: time.Now(),
+			id: strconv.FormatUint(maphash.String(g.registry.active.seed, l.ID), 36)}
 		q.batch.Ordered, q.batch.Full, q.batch.queue = true, g.denials != nil, q
 		e.queue = q
 		g.dependents.add(l)

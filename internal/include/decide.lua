@@ -3,7 +3,9 @@
 --   answers  A letter for each request: g granted, n not now, x above most, p granted a part. Nothing
 --            is free behind a part, so at most one request has it: a space and its permits follow.
 --   want     The most permits of a denied request, 1 for one that takes what is free.
--- Needs: above answers credit free granted most ordered runs want. Sets: above answers granted want.
+--   missed   The permits of the first denied request.
+-- Needs: above answers credit free granted missed most ordered runs want.
+-- Sets: above answers granted missed want.
 answers = {}
 local closed, part = false, ''
 for upTo, text, times in string.gmatch(runs, '(~?)(%d+)%*(%d+)') do
@@ -24,6 +26,9 @@ for upTo, text, times in string.gmatch(runs, '(~?)(%d+)%*(%d+)') do
     end
     if got < times then
       answers[#answers + 1] = string.rep('n', times - got)
+      if not missed then
+        missed = upTo == '' and n or 1
+      end
       want = math.max(want, upTo == '' and n or 1)
       closed = ordered
     end

@@ -76,16 +76,23 @@
 -- several keys, it replies {3, policy, key, field, text}. If the policy has no rate, it replies {2,
 -- policy}. The policy is unchanged then.
 --@include head
+--@waiting include rivals
 --@once function
 backdate = tonumber(ARGV[@last + 3] or '')
+--@waiting if rival then -- whose callers have waited, if these have not
+--@waiting   backdate = max(backdate, 10000)
+--@waiting end
 --@each read
 --@each again
-local free, most, credit = min(free@@), min(most@@), 9007199254740992
+local total, free, most, credit = ARGV[2] + 0, min(free@@), min(most@@), 9007199254740992
 --@each credit
+--@waiting local holds = true
+--@waiting each hold
+--@waiting include share
 
 -- Decides the requests: all policies grant a request, or none does.
 local runs, flags = ARGV[@last + 1] or '', ARGV[@last + 2] or ''
-local total, epoch, granted, answers, above = ARGV[2] + 0, ARGV[3], 0, nil, false
+local epoch, granted, answers, above, missed = ARGV[3], 0, nil, false, nil
 local ordered = flags == 'do'
 local want = ordered and most or 0
 if total <= free and (total <= credit or runs == '' and credit >= 0) then
@@ -102,7 +109,7 @@ end
 -- the lease ends. A lease takes at most half of the free permits, and never the last eighth of a
 -- policy.
 local leased, span = nil, ARGV[@last + 5]
-if span then
+if span and span ~= '' then
   leased, span = 0, tonumber(span)
   --@each lease
   if granted == total and span > 0 then
@@ -124,6 +131,15 @@ if flags ~= 'd' and flags ~= 'do' and not above and not leased then
   end
 end
 --@each report
+--@waiting local next = 0
+--@waiting each next
+--@waiting include shared
+--@waiting if not leased then
+--@waiting   return {0, answers or '*', report@@, rival and 1 or 0, held * 1000, slow, lag * 1000, moved}
+--@waiting end
+--@waiting do
+--@waiting   return {0, answers or '*', report@@, leased, span, rival and 1 or 0, held * 1000, slow, lag * 1000, moved}
+--@waiting end
 if leased then
   return {0, answers or '*', report@@, leased, span}
 end
