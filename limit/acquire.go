@@ -3,6 +3,7 @@ package limit
 import (
 	"cmp"
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -30,14 +31,11 @@ func (w *wire) Script(b *engine.Batch) (script *redisx.Script, keys []string) {
 
 // waitersKey returns the key of the Clients whose callers wait for the limiter.
 func (w *wire) waitersKey() string {
-	if len(w.keys) == 1 {
-		return w.keys[0] + ":waiters"
-	}
-	h := fnv.New64a()
+	sum := fnv.New64a()
 	for _, key := range w.keys {
-		fmt.Fprintf(h, "%d %s", len(key), key)
+		_, _ = fmt.Fprintf(sum, "%d %s", len(key), key)
 	}
-	return w.keys[0] + ":waiters:" + strconv.FormatUint(h.Sum64(), 36)
+	return "{" + redisx.Tag(w.keys[0]) + "}:waiters:" + hex.EncodeToString(sum.Sum(nil))
 }
 
 // Arguments sets the arguments of the acquire script.

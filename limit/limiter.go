@@ -291,6 +291,9 @@ func (l *Limiter) TryAcquireWithin(ctx context.Context, permits int64, timeout t
 // served, and after five seconds at the latest, since other Clients may have returned permits. So
 // callers that leave, and a program that ends, keep nothing from others.
 //
+// Clients whose callers wait for one limiter get equal shares, whatever their distance from Redis. One that
+// wants less gets all of it.
+//
 // A waiter's grant of a bucket is dated when its permits came free, at most the time of a call before.
 // That is 10 ms or the time of the last calls, whichever is longer, and at most a second. So a slow link
 // does not slow the pace. In any span t, waiters get at most the capacity, and the rate

@@ -57,6 +57,12 @@ func (l *Limiter) attempt(ctx context.Context, b *Batch) error {
 		script, keys := l.Protocol.Script(b)
 		message, err := script.Exec(ctx, g.redis, b.Before, keys, b.Args)
 		b.Before = nil
+		if err != nil && b.Share.ID != "" && redisx.Refused(err) {
+			g.unshared.Store(int64(time.Since(g.began) + unsharedFor))
+			b.Share = Share{}
+			l.Protocol.Arguments(b, now)
+			continue
+		}
 		if err != nil {
 			return l.Protocol.Explain(ctx, err)
 		}
@@ -78,6 +84,9 @@ func (l *Limiter) attempt(ctx context.Context, b *Batch) error {
 		}
 	}
 }
+
+// unsharedFor is how long calls have no Share, after Redis has refused one by the rights of its user.
+const unsharedFor = time.Minute
 
 // MaxPages is the largest number of calls for one run of a script: enough for 16 million grants.
 const MaxPages = 1 << 16

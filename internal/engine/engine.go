@@ -63,6 +63,9 @@ type Engine struct {
 	denials    *denials  // nil without a denial cache
 	observer   *observer // nil without an Observer
 
+	began    time.Time
+	unshared atomic.Int64 // until when calls have no Share: a time.Duration since began
+
 	slow   atomic.Bool // the last call took long
 	hooked bool        // leases, a denial cache or an Observer are configured: see hooks.go
 
@@ -83,7 +86,7 @@ type Settings struct {
 
 // New returns an Engine. It sends nothing.
 func New(s Settings) *Engine {
-	g := &Engine{redis: s.Redis, now: s.Now, ownClock: s.Now != nil && !s.ServerTime, lease: s.Lease,
+	g := &Engine{redis: s.Redis, now: s.Now, ownClock: s.Now != nil && !s.ServerTime, lease: s.Lease, began: time.Now(),
 		observer: newObserver(s.Observer)}
 	switch {
 	case s.ServerTime:

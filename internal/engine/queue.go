@@ -59,7 +59,6 @@ const shareAgain = 250 * time.Millisecond
 
 // share sets the Share of the batch.
 func (q *queue) share(call time.Duration, sum int64) {
-	q.batch.Share = Share{}
 	if q.alone && time.Since(q.sharedAt) < shareAgain {
 		return
 	}
@@ -262,7 +261,7 @@ func (q *queue) callTook() time.Duration {
 // fillBatch makes a batch of the first waiters: as many as can be served at once, after a call of that
 // time. One more is in it, so that the reply has the wait of that one. If the first cannot be served yet, the
 // batch has only that one.
-func (q *queue) fillBatch(call time.Duration) {
+func (q *queue) fillBatch(call time.Duration, shares bool) {
 	b := &q.batch
 	b.Requests, q.inCall = b.Requests[:0], q.inCall[:0]
 	b.Backdate = min(max(call, q.slow), time.Since(q.waiters.first.since))
@@ -286,7 +285,10 @@ func (q *queue) fillBatch(call time.Duration) {
 		b.Requests = append(b.Requests, &w.Request)
 		q.inCall = append(q.inCall, w)
 	}
-	q.share(call, sum)
+	q.batch.Share = Share{}
+	if shares {
+		q.share(call, sum)
+	}
 	if q.stale {
 		q.checked = time.Time{} // the reply may deny any waiter
 	}

@@ -81,7 +81,7 @@ func TestQueue_Call_CarriesThoseThatCouldBeServed(t *testing.T) {
 			for _, permits := range test.wants {
 				q.waiters.push(waiterFor(permits))
 			}
-			q.fillBatch(shortestCall)
+			q.fillBatch(shortestCall, false)
 			var got []int64
 			for _, r := range q.batch.Requests {
 				assert.EqualValues(t, inFlight, r.state.Load())

@@ -151,7 +151,7 @@ func (l *Limiter) serve(e *entry, q *queue) {
 			}
 			continue
 		}
-		q.fillBatch(g.callTime.get())
+		q.fillBatch(g.callTime.get(), time.Since(g.began) >= time.Duration(g.unshared.Load()))
 		if g.hooked {
 			l.hookDispatch(e, &q.batch)
 		}

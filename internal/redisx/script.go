@@ -52,6 +52,12 @@ func unknown(err error) bool {
 	return ok && refused.IsNoScript()
 }
 
+// Refused reports whether the rights of the user do not allow a call, or a command of its script.
+func Refused(err error) bool {
+	refused, ok := rueidis.IsRedisErr(err)
+	return ok && (strings.HasPrefix(refused.Error(), "NOPERM") || strings.Contains(refused.Error(), "ACL failure"))
+}
+
 // eval returns the call that sends the text of the script.
 func (s *Script) eval(redis rueidis.Client, keys, args []string) rueidis.Completed {
 	return redis.B().Eval().Script(s.text).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()

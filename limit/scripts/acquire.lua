@@ -6,6 +6,8 @@
 --   --@include name  takes in scripts/include/name.lua, one of internal/include, or a section of the same policy.
 --   --@each name     takes in the section of each policy that has it, in their order.
 --   --@once name     likewise, and only once for policies of one kind.
+--   --@waiting line  is a line or a command of the script for callers that wait, which shares permits with the
+--                    waiters of other Clients. It is in no other script.
 --   --@from name     at the begin of a file: takes the other sections from the file of another policy.
 --   --+              continues the lists of a section.
 --   @                is the number of the policy: its first key is KEYS[@1], its first argument
@@ -26,6 +28,8 @@
 --   more     The same, in acquire, after it has decided.
 --   credit   Lowers credit, the number of permits that may be taken before another request: a caller
 --            behind more waits until they are paid for.
+--   hold     Sets holds to false if nothing is to be held for other Clients now.
+--   next     Raises next, the microseconds until missed permits are free for a caller that waits.
 --   lease    Lowers span, the milliseconds in which leased permits are used. A policy without it
 --            cannot lease.
 --   settle   Runs before the others take, also if nothing is granted.
@@ -63,13 +67,17 @@
 --          the first has waited and as their calls take, at most 1000000. Else absent or ''. A bucket
 --          that was full for that time grants what would have been refilled in it. Otherwise a call
 --          that is late by a timer and a round trip would slow the pace.
---       Absent for no lease: the permits to lease, and the longest duration of the lease, milliseconds
+--       Absent or '' for no lease: the permits to lease, and the longest duration of the lease, milliseconds.
+--       Of the script for callers that wait: the ID of the queue; the milliseconds by which its calls may be late;
+--       the permits of its waiters that are not in the call; lead, see scripts/include/share.lua.
 --
 -- If all was granted and flags has no d, replies the text of the policy, or {text, text, ...} of
 -- several. If none was granted for now, and there are no flags, replies -1. Else:
 --   {0, answers, report, report, ...}.
 --   {0, answers, report, report, ..., leased, span}.
--- leased and span are the permits and milliseconds of a lease.
+-- leased and span are the permits and milliseconds of a lease. The script for callers that wait adds five numbers:
+-- 1 if other Clients have waiters; for how long what is free is held for others, by how much their calls may be
+-- late, how much later than by the reports to ask, and how much later than ARGV[1] the call was dated: microseconds.
 -- answers are those of internal/include/decide.lua, or '*': all granted.
 --
 -- Every script replies {3, policy, text} if text is not a state of the policy. If the policy has

@@ -9,9 +9,9 @@ else
   held = 0
   if wants > 0 then
     if rival and known and granted == 0 then
-      lag = call('ZRANK', waiters, id) - unranked
+      lag = (tonumber(redis.pcall('ZRANK', waiters, id)) or 0) - unranked
     elseif rival then
-      lag = call('ZCOUNT', waiters, 0, '(' .. own) - (known and granted > 0 and 1 or 0)
+      lag = (tonumber(redis.pcall('ZCOUNT', waiters, 0, '(' .. own)) or 0) - (known and granted > 0 and 1 or 0)
     end
     lag = max(0, min(100, lag * min(10, 250 / lead)))
     due = t + min(5000, max(0, ceil(next / 1000))) + ceil(lag) + late

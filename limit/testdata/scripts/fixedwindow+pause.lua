@@ -38,9 +38,9 @@ if rest2 ~= -2 then
   end
 end
 rest2 = max(0, rest2)
-local free, most, credit = min(free1, free2), min(most1, most2), 9007199254740992
+local total, free, most, credit = ARGV[2] + 0, min(free1, free2), min(most1, most2), 9007199254740992
 local runs, flags = ARGV[6 + 1] or '', ARGV[6 + 2] or ''
-local total, epoch, granted, answers, above = ARGV[2] + 0, ARGV[3], 0, nil, false
+local epoch, granted, answers, above, missed = ARGV[3], 0, nil, false, nil
 local ordered = flags == 'do'
 local want = ordered and most or 0
 if total <= free and (total <= credit or runs == '' and credit >= 0) then
@@ -69,6 +69,9 @@ elseif runs ~= '' or total > most then
       end
       if got < times then
         answers[#answers + 1] = string.rep('n', times - got)
+        if not missed then
+          missed = upTo == '' and n or 1
+        end
         want = math.max(want, upTo == '' and n or 1)
         closed = ordered
       end
@@ -77,7 +80,7 @@ elseif runs ~= '' or total > most then
   answers = table.concat(answers) .. part
 end
 local leased, span = nil, ARGV[6 + 5]
-if span then
+if span and span ~= '' then
   leased, span = 0, tonumber(span)
   span = min(span, floor(length1 / 16), floor(end1 - now / 1000),
     head1 and not renews1 and call('PTTL', KEYS[1]) or length1 + 0)
@@ -105,6 +108,211 @@ if flags ~= 'd' and flags ~= 'do' and not above and not leased then
 end
 local report1 = {text1, count1, end1 * 1000 - now}
 local report2 = {text2, rest2 * 1000}
+if leased then
+  return {0, answers or '*', report1, report2, leased, span}
+end
+return {0, answers or '*', report1, report2}
+
+---- wait
+local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
+local match, format, tonumber = string.match, string.format, tonumber
+local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
+if now == '' then
+  local time = call('TIME')
+  now = time[1] * 1000000 + time[2]
+end
+now = max(0, now)
+local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
+local id, late, rest, lead = ARGV[6 + 6], ARGV[6 + 7] + 0, ARGV[6 + 8] + 0, ARGV[6 + 9] + 0
+local waiters, t = KEYS[3], redis.pcall('TIME')
+local first = t[1] and redis.pcall('ZRANGEBYSCORE', waiters, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 2) or {}
+local rival, server, ahead, moved = first[1] ~= id and first[1] or first[3], now, nil, 0
+if t[1] then
+  server = t[1] * 1000000 + t[2]
+end
+t = floor(server / 1000)
+if rival then
+  local latest = call('ZSCORE', waiters, 'clock')
+  moved = latest and max(0, -latest - 4e15 + server - now) or 0
+  now = now + moved
+  millis, ahead = floor(now / 1000), moved == 0 and 4e15 + now - server
+end
+backdate = tonumber(ARGV[6 + 3] or '')
+if rival then -- whose callers have waited, if these have not
+  backdate = max(backdate, 10000)
+end
+local most1, end1, length1, renews1 = ARGV[4] + 0, nil, ARGV[5], ARGV[6] ~= ''
+local count1, head1, text1 = 0, false, call('GET', KEYS[1]) or ''
+if text1 ~= '' then
+  local head, finish, count = match(text1, '^(%w+ (%d+) )(%d+)$')
+  if not head or #finish > 15 or #count > 16 then
+    return {3, 1, text1}
+  end
+  if finish + 0 > millis then
+    end1, count1, head1 = finish + 0, count + 0, head
+  end
+end
+if not head1 then
+  end1 = millis + length1
+  if renews1 then
+    end1 = end1 - millis % length1
+  end
+end
+local free1 = most1 - count1
+local free2, most2, text2, rest2 = 9007199254740992, 9007199254740992, '', call('PTTL', KEYS[2])
+if rest2 ~= -2 then
+  local found = call('GET', KEYS[2])
+  if found ~= 'paused' or rest2 < 0 then
+    return {3, 2, found}
+  end
+  if rest2 > 0 then
+    free2 = 0
+  end
+end
+rest2 = max(0, rest2)
+local total, free, most, credit = ARGV[2] + 0, min(free1, free2), min(most1, most2), 9007199254740992
+local holds = true
+local open, own, held, slow, known, unranked = max(0, min(free, credit + 1)), nil, 0, 0, nil, 0
+if rival then
+  known = first[1] == id and first[2] or first[3] == id and first[4] or call('ZSCORE', waiters, id)
+  for _ = 1, 16 do
+    local least, members = floor(first[1] == rival and first[2] or first[4]), call('ZCARD', waiters)
+    local clients = max(1, floor((members - 1) / 2))
+    own, unranked = max(floor(known or least), least - 4 * lead - 8), members - clients
+    local share = floor(least - own + ceil((lead + open) / (clients + (known and 0 or 1))))
+    if share < min(total, open) then
+      local behind, wanted = call('ZRANGEBYSCORE', waiters, 0, '(' .. own, 'WITHSCORES', 'LIMIT', 0, 8), 0
+      for i = 2, #behind, 2 do
+        local wants = #behind == 16 and 1023 or fmod(behind[i], 1) * 1024
+        wanted = wanted + (wants == 1023 and open or behind[i - 1] ~= id and wants or 0)
+      end
+      share = max(share, open - wanted)
+    end
+    if share >= min(total, open) then
+      break
+    end
+    local due = -(call('ZSCORE', waiters, rival .. '!') or 0)
+    if due >= t then
+      if not holds then
+        break
+      end
+      held, slow = min(floor(due) + 1 - t, max(5, ceil(1250 / lead))), fmod(due, 1) * 2048000
+      credit = min(credit, share - 1)
+      break
+    end
+    if type(redis.pcall('ZREM', waiters, rival, rival .. '!')) ~= 'number' then
+      break
+    end
+    first = call('ZRANGEBYSCORE', waiters, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 2)
+    rival = first[1] ~= id and first[1] or first[3]
+    if not rival then
+      break
+    end
+  end
+else
+  own = floor(first[2] or 0)
+end
+local runs, flags = ARGV[6 + 1] or '', ARGV[6 + 2] or ''
+local epoch, granted, answers, above, missed = ARGV[3], 0, nil, false, nil
+local ordered = flags == 'do'
+local want = ordered and most or 0
+if total <= free and (total <= credit or runs == '' and credit >= 0) then
+  granted = total
+elseif runs ~= '' or total > most then
+  if runs == '' then
+    runs = ARGV[2] .. '*1'
+  end
+  answers = {}
+  local closed, part = false, ''
+  for upTo, text, times in string.gmatch(runs, '(~?)(%d+)%*(%d+)') do
+    local n, got = tonumber(text), 0
+    times = tonumber(times)
+    if n > most and upTo == '' then
+      answers[#answers + 1] = string.rep('x', times)
+      above = true
+    else
+      if not closed and n <= free - granted and granted <= credit then
+        got = math.min(times, math.floor((free - granted) / n), math.floor((credit - granted) / n) + 1)
+        granted = granted + got * n
+        answers[#answers + 1] = string.rep('g', got)
+      end
+      local rest = free - granted
+      if upTo ~= '' and got < times and rest >= 1 and rest < n and granted <= credit then
+        answers[#answers + 1], part, got, granted = 'p', string.format(' %d', rest), got + 1, free
+      end
+      if got < times then
+        answers[#answers + 1] = string.rep('n', times - got)
+        if not missed then
+          missed = upTo == '' and n or 1
+        end
+        want = math.max(want, upTo == '' and n or 1)
+        closed = ordered
+      end
+    end
+  end
+  answers = table.concat(answers) .. part
+end
+local leased, span = nil, ARGV[6 + 5]
+if span and span ~= '' then
+  leased, span = 0, tonumber(span)
+  span = min(span, floor(length1 / 16), floor(end1 - now / 1000),
+    head1 and not renews1 and call('PTTL', KEYS[1]) or length1 + 0)
+  span = free2 > 0 and span or 0
+  if granted == total and span > 0 then
+    leased = max(0, min(tonumber(ARGV[6 + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
+    granted = granted + leased
+  end
+end
+if granted > 0 then
+  count1 = min(9007199254740992, count1 + granted) -- only Charge reaches this
+  text1 = (head1 or format('%s %d ', epoch, end1)) .. format('%d', count1)
+  if head1 and not renews1 then
+    call('SET', KEYS[1], text1, 'KEEPTTL')
+  else
+    call('SET', KEYS[1], text1, 'PX', length1)
+  end
+end
+if flags ~= 'd' and flags ~= 'do' and not above and not leased then
+  if granted == total then
+    return {text1, text2}
+  elseif granted == 0 and flags == '' then
+    return -1
+  end
+end
+local report1 = {text1, count1, end1 * 1000 - now}
+local report2 = {text2, rest2 * 1000}
+local next = 0
+next = max(next, end1 * 1000 - now)
+next = max(next, rest2 * 1000)
+own = min(8796093022207, own + granted)
+local due, wants, lag = t, min(1023, total + rest - granted), 0
+if granted < total and open > granted and held > 0 then
+  due = t + held + late
+else
+  held = 0
+  if wants > 0 then
+    if rival and known and granted == 0 then
+      lag = (tonumber(redis.pcall('ZRANK', waiters, id)) or 0) - unranked
+    elseif rival then
+      lag = (tonumber(redis.pcall('ZCOUNT', waiters, 0, '(' .. own)) or 0) - (known and granted > 0 and 1 or 0)
+    end
+    lag = max(0, min(100, lag * min(10, 250 / lead)))
+    due = t + min(5000, max(0, ceil(next / 1000))) + ceil(lag) + late
+  end
+end
+due = due + late / 2048
+if ahead then
+  redis.pcall('ZADD', waiters, own + wants / 1024, id, -due, id .. '!', -ahead, 'clock')
+else
+  redis.pcall('ZADD', waiters, own + wants / 1024, id, -due, id .. '!')
+end
+redis.pcall('PEXPIRE', waiters, 8000)
+if not leased then
+  return {0, answers or '*', report1, report2, rival and 1 or 0, held * 1000, slow, lag * 1000, moved}
+end
+do
+  return {0, answers or '*', report1, report2, leased, span, rival and 1 or 0, held * 1000, slow, lag * 1000, moved}
+end
 if leased then
   return {0, answers or '*', report1, report2, leased, span}
 end

@@ -302,9 +302,9 @@ end
 local part3 = fmod(missing3, interval3)
 local taken3 = floor((missing3 - part3) / interval3 + 0.5)
 local free3, most3 = capacity3 - taken3 - (part3 > 0 and 1 or 0) + floor(early3 / interval3), capacity3
-local free, most, credit = min(free1, free2, free3), min(most1, most2, most3), 9007199254740992
+local total, free, most, credit = ARGV[2] + 0, min(free1, free2, free3), min(most1, most2, most3), 9007199254740992
 local runs, flags = ARGV[11 + 1] or '', ARGV[11 + 2] or ''
-local total, epoch, granted, answers, above = ARGV[2] + 0, ARGV[3], 0, nil, false
+local epoch, granted, answers, above, missed = ARGV[3], 0, nil, false, nil
 local ordered = flags == 'do'
 local want = ordered and most or 0
 if total <= free and (total <= credit or runs == '' and credit >= 0) then
@@ -333,6 +333,9 @@ elseif runs ~= '' or total > most then
       end
       if got < times then
         answers[#answers + 1] = string.rep('n', times - got)
+        if not missed then
+          missed = upTo == '' and n or 1
+        end
         want = math.max(want, upTo == '' and n or 1)
         closed = ordered
       end
@@ -344,7 +347,7 @@ if total > free and limiter2.more then
   return limiter2.settle(0) or {1, format('%d', now)}
 end
 local leased, span = nil, ARGV[11 + 5]
-if span then
+if span and span ~= '' then
   leased, span = 0, tonumber(span)
   span = min(span, floor(length1 / 16), floor(end1 - now / 1000),
     head1 and not renews1 and call('PTTL', KEYS[1]) or length1 + 0)
@@ -395,6 +398,507 @@ end
 local report1 = {text1, count1, end1 * 1000 - now}
 local report2 = limiter2.report(answers)
 local report3 = {text3, taken3, part3, at3 - now}
+if leased then
+  return {0, answers or '*', report1, report2, report3, leased, span}
+end
+return {0, answers or '*', report1, report2, report3}
+
+---- wait
+local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
+local match, format, tonumber = string.match, string.format, tonumber
+local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
+if now == '' then
+  local time = call('TIME')
+  now = time[1] * 1000000 + time[2]
+end
+now = max(0, now)
+local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
+local id, late, rest, lead = ARGV[11 + 6], ARGV[11 + 7] + 0, ARGV[11 + 8] + 0, ARGV[11 + 9] + 0
+local waiters, t = KEYS[8], redis.pcall('TIME')
+local first = t[1] and redis.pcall('ZRANGEBYSCORE', waiters, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 2) or {}
+local rival, server, ahead, moved = first[1] ~= id and first[1] or first[3], now, nil, 0
+if t[1] then
+  server = t[1] * 1000000 + t[2]
+end
+t = floor(server / 1000)
+if rival then
+  local latest = call('ZSCORE', waiters, 'clock')
+  moved = latest and max(0, -latest - 4e15 + server - now) or 0
+  now = now + moved
+  millis, ahead = floor(now / 1000), moved == 0 and 4e15 + now - server
+end
+local function redisson(KEYS, ARGV)
+  local redis, string, KEYS, ARGV = redis, string, KEYS, ARGV
+  local call, find, match, page = redis.call, string.find, string.match, 256
+  local DONE, AGAIN, NO_RATE, CORRUPT, LEASED, DONE_OWN, NEEDS_KEYS = 0, 1, 2, 3, 4, 5, 6
+  local hint, ended
+  local config = call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime')
+  local rate, interval, rateType, keepAlive = config[1], config[2], config[3], config[4] or '0'
+  if not (rate and interval and rateType) then
+    return {NO_RATE}
+  end
+  local valueAt, permitsAt = 2, 3
+  if rateType == '1' then
+    if not KEYS[5] then
+      return {NEEDS_KEYS}
+    end
+    valueAt, permitsAt = 4, 5
+  elseif rateType ~= '0' then
+    return {CORRUPT, 1, 'type', rateType}
+  end
+  local valueKey, permitsKey = KEYS[valueAt], KEYS[permitsAt]
+  local hinted = hint and hint ~= '' and hint == rate .. ' ' .. interval
+  if not (hinted or #rate < 16 and match(rate, '^%d+$') and match(interval, '^%d+$'))
+      or not (keepAlive == '0' or #keepAlive < 16 and match(keepAlive, '^[1-9]%d*$')) then
+    if not find(rate, '^%d+$') or (rate + 0 >= 9007199254740992 and rate ~= '9007199254740992') then
+      return {CORRUPT, 1, 'rate', rate}
+    end
+    if not find(interval, '^%d+$') then
+      return {CORRUPT, 1, 'interval', interval}
+    end
+    if keepAlive ~= '0' and not find(keepAlive, '^[1-9]%d*$') or #keepAlive > 15 then
+      return {CORRUPT, 1, 'keepAliveTime', keepAlive}
+    end
+  end
+  rate = rate + 0
+  local now = ARGV[1]
+  if now == '' then
+    local time = call('TIME')
+    now = time[1] .. string.format('%03d', math.floor(time[2] / 1000))
+  end
+  if not hinted or not ended or ended == '' then
+    ended = now - interval
+  end
+  local stored = call('GET', valueKey)
+  if stored and stored ~= '0' and not (#stored < 18 and match(stored, '^%-?[1-9]%d*$')) then
+    return {CORRUPT, valueAt, '', stored}
+  end
+  local value = stored and stored + 0
+  local ttl = keepAlive == '0' and call('PTTL', KEYS[1])
+  local expired, setTTL = call('ZCOUNT', permitsKey, '-inf', ended), call('PTTL', permitsKey)
+  local spent = nil
+  local size = setTTL == -2 and 0 or expired > 0 and call('ZCARD', permitsKey) or nil
+  local dirty, more, wipe, drop = not stored or setTTL ~= -1 and ttl == -1, false, false, 0
+  if expired == size then
+    wipe = expired > 0
+    if value ~= rate then
+      value, dirty = rate, true
+    end
+  elseif expired > 0 or not value then
+    local function permitsOf(member)
+      local a, b, c, d = string.byte(member, -4, -1)
+      return d and a + b * 256 + c * 65536 + d * 16777216
+    end
+    local function grantOf(member)
+      return string.sub(member, 1, -5)
+    end
+    local function leaseOf(member)
+      return string.sub(member, 2, 5) == 'LEAS' and string.sub(member, 2, 9) or nil
+    end
+    local function resized(member, n)
+      return grantOf(member) .. string.char(n % 256, math.floor(n / 256) % 256, math.floor(n / 65536) % 256,
+        math.floor(n / 16777216))
+    end
+    if expired > 0 then
+      more, drop = expired > page, math.min(expired, page)
+      local returned, sum = call('ZRANGE', permitsKey, '0', drop - 1), 0
+      for i = 1, #returned do
+        local n = permitsOf(returned[i])
+        if not n then
+          return {CORRUPT, permitsAt, 'member', returned[i]}
+        end
+        sum = sum + n
+      end
+      dirty = true
+      if value then
+        value = value + sum
+      end
+    end
+    if not value then
+      if more then
+        call('ZREMRANGEBYRANK', permitsKey, '0', drop - 1)
+        return {AGAIN, ''}
+      end
+      local inside = (size or call('ZCARD', permitsKey)) - expired
+      local newest = call('ZRANGE', permitsKey, '-1', '-1')[1]
+      local skip, sum, mark = string.match(ARGV[6] or '', '^(%d+) (%d+) (.*)$')
+      if mark == newest and tonumber(skip) <= inside then
+        skip, sum = tonumber(skip), tonumber(sum)
+      else
+        skip, sum = 0, 0
+      end
+      local stop = math.min(skip + page, inside)
+      local members = stop > skip and call('ZREVRANGE', permitsKey, skip, stop - 1) or {}
+      for i = 1, #members do
+        local n = permitsOf(members[i])
+        if not n then
+          return {CORRUPT, permitsAt, 'member', members[i]}
+        end
+        sum = sum + n
+      end
+      if stop < inside then
+        return {AGAIN, string.format('%d %d ', stop, sum) .. newest}
+      end
+      value = rate - sum
+    end
+  end
+  if value > rate then
+    value, dirty = rate, true
+  end
+  local limiter = {free = value, most = rate, more = more}
+  function limiter.settle(granted)
+    local total, reply, grantedAt = -1, false, now
+    if granted > 0 then
+      value, spent = value - granted, string.format('%d', granted)
+    end
+    if dirty then
+      call('SET', valueKey, string.format('%d', value))
+    elseif spent then
+      call('DECRBY', valueKey, spent)
+    end
+    local failed
+    if wipe then
+      failed = redis.pcall('UNLINK', permitsKey)
+    elseif drop > 0 then
+      failed = redis.pcall('ZREMRANGEBYRANK', permitsKey, '0', drop - 1)
+    end
+    if granted > 0 and (not failed or type(failed) ~= 'table') then
+      local member = ARGV[2]
+      if granted ~= total then
+        local function permitsOf(member)
+          local a, b, c, d = string.byte(member, -4, -1)
+          return d and a + b * 256 + c * 65536 + d * 16777216
+        end
+        local function grantOf(member)
+          return string.sub(member, 1, -5)
+        end
+        local function leaseOf(member)
+          return string.sub(member, 2, 5) == 'LEAS' and string.sub(member, 2, 9) or nil
+        end
+        local function resized(member, n)
+          return grantOf(member) .. string.char(n % 256, math.floor(n / 256) % 256, math.floor(n / 65536) % 256,
+            math.floor(n / 16777216))
+        end
+        member = resized(member, granted)
+      end
+      failed = redis.pcall('ZADD', permitsKey, grantedAt, member)
+    end
+    if failed and failed ~= 1 and type(failed) == 'table' then
+      call('SET', valueKey, '0', 'PX', '1')
+      redis.pcall('UNLINK', valueKey)
+      return failed
+    end
+    local stateTTL
+    if keepAlive ~= '0' then
+      call('PEXPIRE', KEYS[1], keepAlive)
+      stateTTL = keepAlive + 1
+    elseif ttl >= 0 and ttl < 1e15 then
+      stateTTL = ttl + 1
+    end
+    if stateTTL then
+      if valueAt == 4 then
+        stateTTL = stateTTL + math.min(interval, 1e15) + 86400000
+      end
+      call('PEXPIRE', valueKey, stateTTL)
+      call('PEXPIRE', permitsKey, stateTTL)
+    elseif setTTL >= 0 then
+      call('PERSIST', permitsKey)
+    end
+    return reply
+  end
+  function limiter.report(denied)
+    local newest = call('ZRANGE', permitsKey, '-1', '-1', 'WITHSCORES')[2]
+    local reset = newest and math.min(math.max(0, tonumber(newest) + interval - now), 9007199254740992) or 0
+    local report = {now, rate, math.min(interval, 9007199254740992), value, reset, keepAlive + 0}
+    if denied then
+      local reply, need = report, rate + 1 - value
+      local function permitsOf(member)
+        local a, b, c, d = string.byte(member, -4, -1)
+        return d and a + b * 256 + c * 65536 + d * 16777216
+      end
+      local function grantOf(member)
+        return string.sub(member, 1, -5)
+      end
+      local function leaseOf(member)
+        return string.sub(member, 2, 5) == 'LEAS' and string.sub(member, 2, 9) or nil
+      end
+      local function resized(member, n)
+        return grantOf(member) .. string.char(n % 256, math.floor(n / 256) % 256, math.floor(n / 65536) % 256,
+          math.floor(n / 16777216))
+      end
+      local last, lastLeased, nowNumber = nil, nil, now + 0
+      local leases = call('ZRANGEBYSCORE', permitsKey, '(' .. now, '+inf', 'WITHSCORES', 'LIMIT', '0', page)
+      local oldest = call('ZRANGE', permitsKey, '0', need > 1 and page - 1 or '0', 'WITHSCORES')
+      if need == 1 and oldest[1] and permitsOf(oldest[1]) == 0 then
+        oldest = call('ZRANGE', permitsKey, '0', page - 1, 'WITHSCORES')
+      end
+      local at, leaseAt = 1, 1
+      while need > 0 do
+        while oldest[at] and tonumber(oldest[at + 1]) > nowNumber and leaseOf(oldest[at]) do
+          at = at + 2
+        end
+        while leases[leaseAt] and not leaseOf(leases[leaseAt]) do
+          leaseAt = leaseAt + 2
+        end
+        local wait, lease = oldest[at] and tonumber(oldest[at + 1]), leases[leaseAt] and tonumber(leases[leaseAt + 1])
+        wait = wait and wait + interval - now
+        lease = lease and lease - now + math.min(50, interval)
+        local n, leased
+        if lease and (not wait or lease < wait) then
+          n, wait, leaseAt, leased = permitsOf(leases[leaseAt]), lease, leaseAt + 2, true
+        elseif wait then
+          n, at = permitsOf(oldest[at]), at + 2
+        else
+          break
+        end
+        n, wait = n or 0, math.min(math.max(0, wait), 9007199254740992)
+        need = need - n
+        n = leased and -n or n
+        if wait == last and leased == lastLeased then
+          reply[#reply] = reply[#reply] + n
+        else
+          reply[#reply + 1], reply[#reply + 2], last, lastLeased = wait, n, wait, leased
+        end
+      end
+    end
+    return report
+  end
+  return limiter
+end
+backdate = tonumber(ARGV[11 + 3] or '')
+if rival then -- whose callers have waited, if these have not
+  backdate = max(backdate, 10000)
+end
+local most1, end1, length1, renews1 = ARGV[4] + 0, nil, ARGV[5], ARGV[6] ~= ''
+local count1, head1, text1 = 0, false, call('GET', KEYS[1]) or ''
+if text1 ~= '' then
+  local head, finish, count = match(text1, '^(%w+ (%d+) )(%d+)$')
+  if not head or #finish > 15 or #count > 16 then
+    return {3, 1, text1}
+  end
+  if finish + 0 > millis then
+    end1, count1, head1 = finish + 0, count + 0, head
+  end
+end
+if not head1 then
+  end1 = millis + length1
+  if renews1 then
+    end1 = end1 - millis % length1
+  end
+end
+local free1 = most1 - count1
+local text2 = format('%d', millis)
+local limiter2 = redisson({KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]},
+  {text2, ARGV[7], nil, nil, nil, ARGV[8]})
+if limiter2[1] == 1 then
+  return {1, format('%d', now), 2, limiter2[2]}
+elseif limiter2[1] then
+  table.insert(limiter2, 2, 2)
+  return limiter2
+end
+local free2, most2 = limiter2.free, limiter2.most
+local capacity3, refill3, interval3 = ARGV[9] + 0, ARGV[10] + 0, ARGV[11] + 0
+local at3, missing3, refunded3, early3, epoch3 = now, 0, 0, 0, false
+local text3 = call('GET', KEYS[7]) or ''
+if text3 ~= '' then
+  local word, at, taken, part, rest = match(text3, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
+  local refunded = match(rest or '', '^ (%d+)$')
+  if not word or #at > 18 or #taken > 16 or #part > 16 or rest ~= '' and (not refunded or #refunded > 99) then
+    return {3, 3, text3}
+  end
+  at3, missing3 = at + 0, tonumber(taken, 10) * interval3 + part
+  if refunded then
+    refunded3 = tonumber(refunded .. '.')
+  end
+  if at3 < now then
+    local full = at3 + ceil(missing3 / refill3)
+    if backdate and full < now then
+      at3, missing3 = max(full, now - backdate), 0
+      early3 = (now - at3) * refill3
+    else
+      missing3, at3 = max(0, missing3 - (now - at3) * refill3), now
+    end
+  end
+  epoch3 = missing3 > 0 and word
+end
+local part3 = fmod(missing3, interval3)
+local taken3 = floor((missing3 - part3) / interval3 + 0.5)
+local free3, most3 = capacity3 - taken3 - (part3 > 0 and 1 or 0) + floor(early3 / interval3), capacity3
+local total, free, most, credit = ARGV[2] + 0, min(free1, free2, free3), min(most1, most2, most3), 9007199254740992
+local holds = true
+local open, own, held, slow, known, unranked = max(0, min(free, credit + 1)), nil, 0, 0, nil, 0
+if rival then
+  known = first[1] == id and first[2] or first[3] == id and first[4] or call('ZSCORE', waiters, id)
+  for _ = 1, 16 do
+    local least, members = floor(first[1] == rival and first[2] or first[4]), call('ZCARD', waiters)
+    local clients = max(1, floor((members - 1) / 2))
+    own, unranked = max(floor(known or least), least - 4 * lead - 8), members - clients
+    local share = floor(least - own + ceil((lead + open) / (clients + (known and 0 or 1))))
+    if share < min(total, open) then
+      local behind, wanted = call('ZRANGEBYSCORE', waiters, 0, '(' .. own, 'WITHSCORES', 'LIMIT', 0, 8), 0
+      for i = 2, #behind, 2 do
+        local wants = #behind == 16 and 1023 or fmod(behind[i], 1) * 1024
+        wanted = wanted + (wants == 1023 and open or behind[i - 1] ~= id and wants or 0)
+      end
+      share = max(share, open - wanted)
+    end
+    if share >= min(total, open) then
+      break
+    end
+    local due = -(call('ZSCORE', waiters, rival .. '!') or 0)
+    if due >= t then
+      if not holds then
+        break
+      end
+      held, slow = min(floor(due) + 1 - t, max(5, ceil(1250 / lead))), fmod(due, 1) * 2048000
+      credit = min(credit, share - 1)
+      break
+    end
+    if type(redis.pcall('ZREM', waiters, rival, rival .. '!')) ~= 'number' then
+      break
+    end
+    first = call('ZRANGEBYSCORE', waiters, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 2)
+    rival = first[1] ~= id and first[1] or first[3]
+    if not rival then
+      break
+    end
+  end
+else
+  own = floor(first[2] or 0)
+end
+local runs, flags = ARGV[11 + 1] or '', ARGV[11 + 2] or ''
+local epoch, granted, answers, above, missed = ARGV[3], 0, nil, false, nil
+local ordered = flags == 'do'
+local want = ordered and most or 0
+if total <= free and (total <= credit or runs == '' and credit >= 0) then
+  granted = total
+elseif runs ~= '' or total > most then
+  if runs == '' then
+    runs = ARGV[2] .. '*1'
+  end
+  answers = {}
+  local closed, part = false, ''
+  for upTo, text, times in string.gmatch(runs, '(~?)(%d+)%*(%d+)') do
+    local n, got = tonumber(text), 0
+    times = tonumber(times)
+    if n > most and upTo == '' then
+      answers[#answers + 1] = string.rep('x', times)
+      above = true
+    else
+      if not closed and n <= free - granted and granted <= credit then
+        got = math.min(times, math.floor((free - granted) / n), math.floor((credit - granted) / n) + 1)
+        granted = granted + got * n
+        answers[#answers + 1] = string.rep('g', got)
+      end
+      local rest = free - granted
+      if upTo ~= '' and got < times and rest >= 1 and rest < n and granted <= credit then
+        answers[#answers + 1], part, got, granted = 'p', string.format(' %d', rest), got + 1, free
+      end
+      if got < times then
+        answers[#answers + 1] = string.rep('n', times - got)
+        if not missed then
+          missed = upTo == '' and n or 1
+        end
+        want = math.max(want, upTo == '' and n or 1)
+        closed = ordered
+      end
+    end
+  end
+  answers = table.concat(answers) .. part
+end
+if total > free and limiter2.more then
+  return limiter2.settle(0) or {1, format('%d', now)}
+end
+local leased, span = nil, ARGV[11 + 5]
+if span and span ~= '' then
+  leased, span = 0, tonumber(span)
+  span = min(span, floor(length1 / 16), floor(end1 - now / 1000),
+    head1 and not renews1 and call('PTTL', KEYS[1]) or length1 + 0)
+  if granted == total and span > 0 then
+    leased = max(0, min(tonumber(ARGV[11 + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
+    granted = granted + leased
+  end
+end
+do
+  local failed = (not answers or match(answers, '[gnp]')) and limiter2.settle(granted)
+  if failed then
+    return failed
+  end
+end
+if granted > 0 then
+  count1 = min(9007199254740992, count1 + granted) -- only Charge reaches this
+  text1 = (head1 or format('%s %d ', epoch, end1)) .. format('%d', count1)
+  if head1 and not renews1 then
+    call('SET', KEYS[1], text1, 'KEEPTTL')
+  else
+    call('SET', KEYS[1], text1, 'PX', length1)
+  end
+  if not epoch3 then
+    epoch3, refunded3 = epoch, 0
+  end
+  missing3 = min(9007199254740992 * interval3, missing3 + granted * interval3)
+  part3 = fmod(missing3, interval3)
+  taken3 = floor((missing3 - part3) / interval3 + 0.5)
+  if missing3 > 0 then
+    text3 = format('%s %d %d %d', epoch3, at3, taken3, part3)
+    if refunded3 > 0 then
+      text3 = text3 .. format(' %.0f', refunded3)
+    end
+    local life = ceil((missing3 / refill3 + (at3 - now)) / 1000) + 1000
+    call('SET', KEYS[7], text3, 'PX', format('%d', max(1, min(9007199254740, life))))
+  else
+    text3 = ''
+    call('UNLINK', KEYS[7])
+  end
+end
+if flags ~= 'd' and flags ~= 'do' and not above and not leased then
+  if granted == total then
+    return {text1, text2, text3}
+  elseif granted == 0 and flags == '' then
+    return -1
+  end
+end
+local report1 = {text1, count1, end1 * 1000 - now}
+local report2 = limiter2.report(answers)
+local report3 = {text3, taken3, part3, at3 - now}
+local next = 0
+next = max(next, end1 * 1000 - now)
+do
+  local need, i = (missed or 1) - report2[4], 7
+  while need > 0 and report2[i] do
+    next, need, i = max(next, report2[i] * 1000), need - math.abs(report2[i + 1]), i + 2
+  end
+end
+next = max(next, (((missed or 1) - capacity3) * interval3 + missing3) / refill3)
+own = min(8796093022207, own + granted)
+local due, wants, lag = t, min(1023, total + rest - granted), 0
+if granted < total and open > granted and held > 0 then
+  due = t + held + late
+else
+  held = 0
+  if wants > 0 then
+    if rival and known and granted == 0 then
+      lag = (tonumber(redis.pcall('ZRANK', waiters, id)) or 0) - unranked
+    elseif rival then
+      lag = (tonumber(redis.pcall('ZCOUNT', waiters, 0, '(' .. own)) or 0) - (known and granted > 0 and 1 or 0)
+    end
+    lag = max(0, min(100, lag * min(10, 250 / lead)))
+    due = t + min(5000, max(0, ceil(next / 1000))) + ceil(lag) + late
+  end
+end
+due = due + late / 2048
+if ahead then
+  redis.pcall('ZADD', waiters, own + wants / 1024, id, -due, id .. '!', -ahead, 'clock')
+else
+  redis.pcall('ZADD', waiters, own + wants / 1024, id, -due, id .. '!')
+end
+redis.pcall('PEXPIRE', waiters, 8000)
+if not leased then
+  return {0, answers or '*', report1, report2, report3, rival and 1 or 0, held * 1000, slow, lag * 1000, moved}
+end
+do
+  return {0, answers or '*', report1, report2, report3, leased, span, rival and 1 or 0, held * 1000, slow, lag * 1000, moved}
+end
 if leased then
   return {0, answers or '*', report1, report2, report3, leased, span}
 end

@@ -50,9 +50,9 @@ do
   end
 end
 local free1 = most1 - sum1
-local free, most, credit = min(free1), min(most1), 9007199254740992
+local total, free, most, credit = ARGV[2] + 0, min(free1), min(most1), 9007199254740992
 local runs, flags = ARGV[5 + 1] or '', ARGV[5 + 2] or ''
-local total, epoch, granted, answers, above = ARGV[2] + 0, ARGV[3], 0, nil, false
+local epoch, granted, answers, above, missed = ARGV[3], 0, nil, false, nil
 local ordered = flags == 'do'
 local want = ordered and most or 0
 if total <= free and (total <= credit or runs == '' and credit >= 0) then
@@ -81,6 +81,9 @@ elseif runs ~= '' or total > most then
       end
       if got < times then
         answers[#answers + 1] = string.rep('n', times - got)
+        if not missed then
+          missed = upTo == '' and n or 1
+        end
         want = math.max(want, upTo == '' and n or 1)
         closed = ordered
       end
@@ -89,7 +92,7 @@ elseif runs ~= '' or total > most then
   answers = table.concat(answers) .. part
 end
 local leased, span = nil, ARGV[5 + 5]
-if span then
+if span and span ~= '' then
   leased, span = 0, tonumber(span)
   if granted == total and span > 0 then
     leased = max(0, min(tonumber(ARGV[5 + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
@@ -151,6 +154,262 @@ if sum1 > 0 then
       found, i = call('LRANGE', KEYS[1], first1 + 8, first1 + 255), 1
     end
   end
+end
+if leased then
+  return {0, answers or '*', report1, leased, span}
+end
+return {0, answers or '*', report1}
+
+---- wait
+local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
+local match, format, tonumber = string.match, string.format, tonumber
+local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
+if now == '' then
+  local time = call('TIME')
+  now = time[1] * 1000000 + time[2]
+end
+now = max(0, now)
+local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
+local id, late, rest, lead = ARGV[5 + 6], ARGV[5 + 7] + 0, ARGV[5 + 8] + 0, ARGV[5 + 9] + 0
+local waiters, t = KEYS[2], redis.pcall('TIME')
+local first = t[1] and redis.pcall('ZRANGEBYSCORE', waiters, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 2) or {}
+local rival, server, ahead, moved = first[1] ~= id and first[1] or first[3], now, nil, 0
+if t[1] then
+  server = t[1] * 1000000 + t[2]
+end
+t = floor(server / 1000)
+if rival then
+  local latest = call('ZSCORE', waiters, 'clock')
+  moved = latest and max(0, -latest - 4e15 + server - now) or 0
+  now = now + moved
+  millis, ahead = floor(now / 1000), moved == 0 and 4e15 + now - server
+end
+backdate = tonumber(ARGV[5 + 3] or '')
+if rival then -- whose callers have waited, if these have not
+  backdate = max(backdate, 10000)
+end
+local most1, at1, first1, base1, length1, sum1 = tonumber(ARGV[4]), millis, 0, 0, 0, 0
+local time1, count1, total1, epoch1, text1 = 0, 0, 0, false, ''
+do
+  local found = call('LRANGE', KEYS[1], 0, 7)
+  length1, text1 = #found, found[#found] or ''
+  if length1 == 8 then
+    length1, text1 = call('LLEN', KEYS[1]), call('LINDEX', KEYS[1], -1)
+  end
+  local word, time, ahead, count, total = match(text1, '^(%w+) (%d+) (%d+) (%d+) (%d+)$')
+  if found[1] and (not word or #text1 > 99 or time + ahead > 9007199254740992
+      or max(count, total) > 9007199254740992) then
+    return {3, 1, text1}
+  end
+  if word then
+    at1 = max(millis, time + ahead)
+  end
+  local limit = at1 - ARGV[5]
+  if word and tonumber(time) > limit then
+    epoch1, time1, count1, total1 = word, tonumber(time), tonumber(count), tonumber(total)
+    local high, oldest = length1 - 1, text1
+    while first1 < high do
+      local index = first1 < 7 and first1 or floor((first1 + high) / 2)
+      local entry = index < 8 and found[index + 1] or call('LINDEX', KEYS[1], index)
+      local other = match(entry, '^%w+ (%d+) %d+ %d+ %d+$')
+      if not other then
+        return {3, 1, entry}
+      elseif tonumber(other) > limit then
+        high, oldest = index, entry
+      else
+        first1 = index + 1
+      end
+    end
+    count, total = match(oldest, '(%d+) (%d+)$')
+    base1 = total - count
+    sum1 = total1 - base1
+    if sum1 < 0 or sum1 == 0 and count1 > 0 then
+      sum1 = sum1 + 9007199254740992
+    end
+  end
+end
+local free1 = most1 - sum1
+local total, free, most, credit = ARGV[2] + 0, min(free1), min(most1), 9007199254740992
+local holds = true
+local open, own, held, slow, known, unranked = max(0, min(free, credit + 1)), nil, 0, 0, nil, 0
+if rival then
+  known = first[1] == id and first[2] or first[3] == id and first[4] or call('ZSCORE', waiters, id)
+  for _ = 1, 16 do
+    local least, members = floor(first[1] == rival and first[2] or first[4]), call('ZCARD', waiters)
+    local clients = max(1, floor((members - 1) / 2))
+    own, unranked = max(floor(known or least), least - 4 * lead - 8), members - clients
+    local share = floor(least - own + ceil((lead + open) / (clients + (known and 0 or 1))))
+    if share < min(total, open) then
+      local behind, wanted = call('ZRANGEBYSCORE', waiters, 0, '(' .. own, 'WITHSCORES', 'LIMIT', 0, 8), 0
+      for i = 2, #behind, 2 do
+        local wants = #behind == 16 and 1023 or fmod(behind[i], 1) * 1024
+        wanted = wanted + (wants == 1023 and open or behind[i - 1] ~= id and wants or 0)
+      end
+      share = max(share, open - wanted)
+    end
+    if share >= min(total, open) then
+      break
+    end
+    local due = -(call('ZSCORE', waiters, rival .. '!') or 0)
+    if due >= t then
+      if not holds then
+        break
+      end
+      held, slow = min(floor(due) + 1 - t, max(5, ceil(1250 / lead))), fmod(due, 1) * 2048000
+      credit = min(credit, share - 1)
+      break
+    end
+    if type(redis.pcall('ZREM', waiters, rival, rival .. '!')) ~= 'number' then
+      break
+    end
+    first = call('ZRANGEBYSCORE', waiters, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 2)
+    rival = first[1] ~= id and first[1] or first[3]
+    if not rival then
+      break
+    end
+  end
+else
+  own = floor(first[2] or 0)
+end
+local runs, flags = ARGV[5 + 1] or '', ARGV[5 + 2] or ''
+local epoch, granted, answers, above, missed = ARGV[3], 0, nil, false, nil
+local ordered = flags == 'do'
+local want = ordered and most or 0
+if total <= free and (total <= credit or runs == '' and credit >= 0) then
+  granted = total
+elseif runs ~= '' or total > most then
+  if runs == '' then
+    runs = ARGV[2] .. '*1'
+  end
+  answers = {}
+  local closed, part = false, ''
+  for upTo, text, times in string.gmatch(runs, '(~?)(%d+)%*(%d+)') do
+    local n, got = tonumber(text), 0
+    times = tonumber(times)
+    if n > most and upTo == '' then
+      answers[#answers + 1] = string.rep('x', times)
+      above = true
+    else
+      if not closed and n <= free - granted and granted <= credit then
+        got = math.min(times, math.floor((free - granted) / n), math.floor((credit - granted) / n) + 1)
+        granted = granted + got * n
+        answers[#answers + 1] = string.rep('g', got)
+      end
+      local rest = free - granted
+      if upTo ~= '' and got < times and rest >= 1 and rest < n and granted <= credit then
+        answers[#answers + 1], part, got, granted = 'p', string.format(' %d', rest), got + 1, free
+      end
+      if got < times then
+        answers[#answers + 1] = string.rep('n', times - got)
+        if not missed then
+          missed = upTo == '' and n or 1
+        end
+        want = math.max(want, upTo == '' and n or 1)
+        closed = ordered
+      end
+    end
+  end
+  answers = table.concat(answers) .. part
+end
+local leased, span = nil, ARGV[5 + 5]
+if span and span ~= '' then
+  leased, span = 0, tonumber(span)
+  if granted == total and span > 0 then
+    leased = max(0, min(tonumber(ARGV[5 + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
+    granted = granted + leased
+  end
+end
+if granted > 0 then
+  do
+    local n = min(granted, 9007199254740992 - sum1) -- only Charge reaches this
+    sum1, total1 = sum1 + n, total1 - (9007199254740992 - n)
+    if total1 < 0 then
+      total1 = total1 + 9007199254740992
+    end
+    if epoch1 and time1 == at1 then
+      count1 = count1 + n
+      text1 = format('%s %d 0 %d %d', epoch1, time1, count1, total1)
+      call('LSET', KEYS[1], -1, text1)
+    else
+      if not epoch1 then
+        epoch1 = epoch
+        if text1 ~= '' then
+          call('UNLINK', KEYS[1])
+        end
+      end
+      time1, count1 = at1, n
+      text1 = format('%s %d 0 %d %d', epoch1, time1, count1, total1)
+      call('RPUSH', KEYS[1], text1)
+    end
+    call('PEXPIRE', KEYS[1], ARGV[5])
+    if first1 > 0 then
+      call('LTRIM', KEYS[1], first1, -1)
+      first1 = 0
+    end
+  end
+end
+if flags ~= 'd' and flags ~= 'do' and not above and not leased then
+  if granted == total then
+    return text1
+  elseif granted == 0 and flags == '' then
+    return -1
+  end
+end
+local report1 = {text1, sum1, 0}
+if sum1 > 0 then
+  report1[3] = (time1 + ARGV[5]) * 1000 - now
+  local need, found, i = want - most1 + sum1, {}, 1
+  if need > 0 then
+    found = call('LRANGE', KEYS[1], first1, first1 + 7)
+  end
+  while need > 0 and found[i] do
+    local time, count = match(found[i], '^%w+ (%d+) %d+ (%d+) %d+$')
+    if not time then
+      break
+    end
+    report1[#report1 + 1] = (time + ARGV[5]) * 1000 - now
+    report1[#report1 + 1] = tonumber(count)
+    need, i = need - count, i + 1
+    if i == 9 and #report1 == 19 then
+      found, i = call('LRANGE', KEYS[1], first1 + 8, first1 + 255), 1
+    end
+  end
+end
+local next = 0
+do
+  local need, i = (missed or 1) - most1 + sum1, 4
+  while need > 0 and report1[i] do
+    next, need, i = max(next, report1[i]), need - report1[i + 1], i + 2
+  end
+end
+own = min(8796093022207, own + granted)
+local due, wants, lag = t, min(1023, total + rest - granted), 0
+if granted < total and open > granted and held > 0 then
+  due = t + held + late
+else
+  held = 0
+  if wants > 0 then
+    if rival and known and granted == 0 then
+      lag = (tonumber(redis.pcall('ZRANK', waiters, id)) or 0) - unranked
+    elseif rival then
+      lag = (tonumber(redis.pcall('ZCOUNT', waiters, 0, '(' .. own)) or 0) - (known and granted > 0 and 1 or 0)
+    end
+    lag = max(0, min(100, lag * min(10, 250 / lead)))
+    due = t + min(5000, max(0, ceil(next / 1000))) + ceil(lag) + late
+  end
+end
+due = due + late / 2048
+if ahead then
+  redis.pcall('ZADD', waiters, own + wants / 1024, id, -due, id .. '!', -ahead, 'clock')
+else
+  redis.pcall('ZADD', waiters, own + wants / 1024, id, -due, id .. '!')
+end
+redis.pcall('PEXPIRE', waiters, 8000)
+if not leased then
+  return {0, answers or '*', report1, rival and 1 or 0, held * 1000, slow, lag * 1000, moved}
+end
+do
+  return {0, answers or '*', report1, leased, span, rival and 1 or 0, held * 1000, slow, lag * 1000, moved}
 end
 if leased then
   return {0, answers or '*', report1, leased, span}

@@ -34,10 +34,10 @@ if next1 <= at1 then
   end
   left1 = stored1
 end
-local free, most, credit = min(free1), min(most1), 9007199254740992
+local total, free, most, credit = ARGV[2] + 0, min(free1), min(most1), 9007199254740992
 credit = min(credit, credit1)
 local runs, flags = ARGV[8 + 1] or '', ARGV[8 + 2] or ''
-local total, epoch, granted, answers, above = ARGV[2] + 0, ARGV[3], 0, nil, false
+local epoch, granted, answers, above, missed = ARGV[3], 0, nil, false, nil
 local ordered = flags == 'do'
 local want = ordered and most or 0
 if total <= free and (total <= credit or runs == '' and credit >= 0) then
@@ -66,6 +66,9 @@ elseif runs ~= '' or total > most then
       end
       if got < times then
         answers[#answers + 1] = string.rep('n', times - got)
+        if not missed then
+          missed = upTo == '' and n or 1
+        end
         want = math.max(want, upTo == '' and n or 1)
         closed = ordered
       end
@@ -74,7 +77,7 @@ elseif runs ~= '' or total > most then
   answers = table.concat(answers) .. part
 end
 local leased, span = nil, ARGV[8 + 5]
-if span then
+if span and span ~= '' then
   leased, span = 0, tonumber(span)
   if granted == total and span > 0 then
     leased = max(0, min(tonumber(ARGV[8 + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
@@ -118,6 +121,224 @@ end
 local report1 = {text1, floor(left1), 0, 0}
 if next1 > at1 or stored1 < size1 then
   report1[3], report1[4] = next1 > at1 and max(0, next1 - now) or 0, max(0, next1 - now) + ceil((size1 - stored1) * cool1)
+end
+if leased then
+  return {0, answers or '*', report1, leased, span}
+end
+return {0, answers or '*', report1}
+
+---- wait
+local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
+local match, format, tonumber = string.match, string.format, tonumber
+local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
+if now == '' then
+  local time = call('TIME')
+  now = time[1] * 1000000 + time[2]
+end
+now = max(0, now)
+local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
+local id, late, rest, lead = ARGV[8 + 6], ARGV[8 + 7] + 0, ARGV[8 + 8] + 0, ARGV[8 + 9] + 0
+local waiters, t = KEYS[2], redis.pcall('TIME')
+local first = t[1] and redis.pcall('ZRANGEBYSCORE', waiters, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 2) or {}
+local rival, server, ahead, moved = first[1] ~= id and first[1] or first[3], now, nil, 0
+if t[1] then
+  server = t[1] * 1000000 + t[2]
+end
+t = floor(server / 1000)
+if rival then
+  local latest = call('ZSCORE', waiters, 'clock')
+  moved = latest and max(0, -latest - 4e15 + server - now) or 0
+  now = now + moved
+  millis, ahead = floor(now / 1000), moved == 0 and 4e15 + now - server
+end
+backdate = tonumber(ARGV[8 + 3] or '')
+if rival then -- whose callers have waited, if these have not
+  backdate = max(backdate, 10000)
+end
+local stable1, size1, cool1 = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+local threshold1, slope1 = tonumber(ARGV[7]), tonumber(ARGV[8])
+local at1, stored1, next1, epoch1, text1 = now, size1, now, false, call('GET', KEYS[1]) or ''
+if text1 ~= '' then
+  local word, stored, at, wait = match(text1, '^(%w+) (%d[%d.e+-]*) (%d+) (%d+)$')
+  stored = tonumber(stored or '')
+  if not stored or #at > 16 or #wait > 16 then
+    return {3, 1, text1}
+  end
+  at1 = max(now, min(9007199254740992, tonumber(at)))
+  stored1, next1 = min(stored, size1), min(9007199254740992, at + wait)
+  if at1 > next1 then
+    at1 = max(next1, at1 - (backdate or 0)) -- from which the permits of a waiter count
+    stored1, next1 = min(size1, stored1 + (at1 - next1) / cool1), at1
+  end
+  epoch1 = (next1 > at1 or stored1 < size1) and word
+end
+local free1, most1, credit1, left1 = 9007199254740992, 9007199254740992, -1, 0
+if next1 <= at1 then
+  credit1 = ceil(1 / (stable1 + (slope1 and slope1 * (size1 - threshold1) or 0))) - 1 + (slope1 and 0 or stored1)
+  if at1 < now then
+    credit1 = credit1 + floor((now - at1) / (stable1 + (slope1 and slope1 * max(0, stored1 - threshold1) or 0)))
+  end
+  left1 = stored1
+end
+local total, free, most, credit = ARGV[2] + 0, min(free1), min(most1), 9007199254740992
+credit = min(credit, credit1)
+local holds = true
+local open, own, held, slow, known, unranked = max(0, min(free, credit + 1)), nil, 0, 0, nil, 0
+if rival then
+  known = first[1] == id and first[2] or first[3] == id and first[4] or call('ZSCORE', waiters, id)
+  for _ = 1, 16 do
+    local least, members = floor(first[1] == rival and first[2] or first[4]), call('ZCARD', waiters)
+    local clients = max(1, floor((members - 1) / 2))
+    own, unranked = max(floor(known or least), least - 4 * lead - 8), members - clients
+    local share = floor(least - own + ceil((lead + open) / (clients + (known and 0 or 1))))
+    if share < min(total, open) then
+      local behind, wanted = call('ZRANGEBYSCORE', waiters, 0, '(' .. own, 'WITHSCORES', 'LIMIT', 0, 8), 0
+      for i = 2, #behind, 2 do
+        local wants = #behind == 16 and 1023 or fmod(behind[i], 1) * 1024
+        wanted = wanted + (wants == 1023 and open or behind[i - 1] ~= id and wants or 0)
+      end
+      share = max(share, open - wanted)
+    end
+    if share >= min(total, open) then
+      break
+    end
+    local due = -(call('ZSCORE', waiters, rival .. '!') or 0)
+    if due >= t then
+      if not holds then
+        break
+      end
+      held, slow = min(floor(due) + 1 - t, max(5, ceil(1250 / lead))), fmod(due, 1) * 2048000
+      credit = min(credit, share - 1)
+      break
+    end
+    if type(redis.pcall('ZREM', waiters, rival, rival .. '!')) ~= 'number' then
+      break
+    end
+    first = call('ZRANGEBYSCORE', waiters, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 2)
+    rival = first[1] ~= id and first[1] or first[3]
+    if not rival then
+      break
+    end
+  end
+else
+  own = floor(first[2] or 0)
+end
+local runs, flags = ARGV[8 + 1] or '', ARGV[8 + 2] or ''
+local epoch, granted, answers, above, missed = ARGV[3], 0, nil, false, nil
+local ordered = flags == 'do'
+local want = ordered and most or 0
+if total <= free and (total <= credit or runs == '' and credit >= 0) then
+  granted = total
+elseif runs ~= '' or total > most then
+  if runs == '' then
+    runs = ARGV[2] .. '*1'
+  end
+  answers = {}
+  local closed, part = false, ''
+  for upTo, text, times in string.gmatch(runs, '(~?)(%d+)%*(%d+)') do
+    local n, got = tonumber(text), 0
+    times = tonumber(times)
+    if n > most and upTo == '' then
+      answers[#answers + 1] = string.rep('x', times)
+      above = true
+    else
+      if not closed and n <= free - granted and granted <= credit then
+        got = math.min(times, math.floor((free - granted) / n), math.floor((credit - granted) / n) + 1)
+        granted = granted + got * n
+        answers[#answers + 1] = string.rep('g', got)
+      end
+      local rest = free - granted
+      if upTo ~= '' and got < times and rest >= 1 and rest < n and granted <= credit then
+        answers[#answers + 1], part, got, granted = 'p', string.format(' %d', rest), got + 1, free
+      end
+      if got < times then
+        answers[#answers + 1] = string.rep('n', times - got)
+        if not missed then
+          missed = upTo == '' and n or 1
+        end
+        want = math.max(want, upTo == '' and n or 1)
+        closed = ordered
+      end
+    end
+  end
+  answers = table.concat(answers) .. part
+end
+local leased, span = nil, ARGV[8 + 5]
+if span and span ~= '' then
+  leased, span = 0, tonumber(span)
+  if granted == total and span > 0 then
+    leased = max(0, min(tonumber(ARGV[8 + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
+    granted = granted + leased
+  end
+end
+if granted > 0 then
+  if not epoch1 then
+    epoch1 = epoch
+  end
+  do
+    local wait, spent = 0, min(granted, stored1)
+    if slope1 then
+      local above, below = stored1 - threshold1, spent
+      if above > 0 then
+        local expensive = min(above, below)
+        wait = floor(expensive * ((stable1 + above * slope1) + (stable1 + (above - expensive) * slope1)) / 2)
+        below = below - expensive
+      end
+      wait = wait + floor(stable1 * below)
+    end
+    wait = min(9007199254740992, wait + floor((granted - spent) * stable1))
+    stored1, next1 = stored1 - spent, min(9007199254740992, next1 + wait)
+  end
+  left1 = slope1 and next1 > at1 and 0 or left1 - granted
+  if next1 > at1 or stored1 < size1 then
+    text1 = format('%s %.17g %d %d', epoch1, stored1, at1, next1 - at1)
+    call('SET', KEYS[1], text1, 'PX', floor((next1 - now + ceil((size1 - stored1) * cool1)) / 1000) + 1001)
+  else
+    text1 = ''
+    call('UNLINK', KEYS[1])
+  end
+end
+if flags ~= 'd' and flags ~= 'do' and not above and not leased then
+  if granted == total then
+    return text1
+  elseif granted == 0 and flags == '' then
+    return -1
+  end
+end
+local report1 = {text1, floor(left1), 0, 0}
+if next1 > at1 or stored1 < size1 then
+  report1[3], report1[4] = next1 > at1 and max(0, next1 - now) or 0, max(0, next1 - now) + ceil((size1 - stored1) * cool1)
+end
+local next = 0
+next = max(next, next1 - now)
+own = min(8796093022207, own + granted)
+local due, wants, lag = t, min(1023, total + rest - granted), 0
+if granted < total and open > granted and held > 0 then
+  due = t + held + late
+else
+  held = 0
+  if wants > 0 then
+    if rival and known and granted == 0 then
+      lag = (tonumber(redis.pcall('ZRANK', waiters, id)) or 0) - unranked
+    elseif rival then
+      lag = (tonumber(redis.pcall('ZCOUNT', waiters, 0, '(' .. own)) or 0) - (known and granted > 0 and 1 or 0)
+    end
+    lag = max(0, min(100, lag * min(10, 250 / lead)))
+    due = t + min(5000, max(0, ceil(next / 1000))) + ceil(lag) + late
+  end
+end
+due = due + late / 2048
+if ahead then
+  redis.pcall('ZADD', waiters, own + wants / 1024, id, -due, id .. '!', -ahead, 'clock')
+else
+  redis.pcall('ZADD', waiters, own + wants / 1024, id, -due, id .. '!')
+end
+redis.pcall('PEXPIRE', waiters, 8000)
+if not leased then
+  return {0, answers or '*', report1, rival and 1 or 0, held * 1000, slow, lag * 1000, moved}
+end
+do
+  return {0, answers or '*', report1, leased, span, rival and 1 or 0, held * 1000, slow, lag * 1000, moved}
 end
 if leased then
   return {0, answers or '*', report1, leased, span}

@@ -160,8 +160,9 @@ func cutPolicy(key string) (prefix, policy string, ok bool) {
 // unknown matches the key of a policy, in the name's braces or behind a name that has some.
 var unknown = regexp.MustCompile(`^(?s:\{([^{}]+)\}|(.*\{.+):):[a-z]+(:[0-9A-Za-z_/+.-]+)*$`)
 
-// mark matches a key that expires by itself: the mark of a count of drift or of a settlement.
-var mark = regexp.MustCompile(`\}.*:(counted|settled:[0-9a-f]{16})$`)
+// mark matches a key that expires by itself: the mark of a count of drift or of a settlement, or the Clients that
+// wait.
+var mark = regexp.MustCompile(`\}.*:(counted|(settled|waiters):[0-9a-f]{16})$`)
 
 // MayBePolicy reports whether a key that Parse does not know can be the key of a policy, and the name of
 // its limiter.

@@ -1,0 +1,83 @@
+package limit
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2/server"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
+)
+
+// waitersKeys returns the keys of Clients whose callers wait.
+func (f *fixture) waitersKeys() []string {
+	return slices.DeleteFunc(f.Redis.Keys(), func(key string) bool { return !strings.Contains(key, ":waiters:") })
+}
+
+// TestAcquire_WaitersKey_IsOfWaitersOnly, in the slot of the limiter, and expires after them.
+func TestAcquire_WaitersKey_IsOfWaitersOnly(t *testing.T) {
+	withRedis(t, func(t *testing.T, f *fixture) {
+		l := New(f.client, "name", FixedWindow{Permits: 2, Interval: time.Hour})
+		require.True(t, redistest.Result(t, l.TryAcquire, 1))
+		_ = redistest.Result(t, l.Take, 1)
+		assert.Empty(t, f.waitersKeys())
+		assert.False(t, tryWithin(t, l, 1, time.Second))
+		keys := f.waitersKeys()
+		require.Len(t, keys, 1)
+		assert.True(t, strings.HasPrefix(keys[0], "{name}:waiters:"), keys[0])
+		time.Sleep(10 * time.Second)
+		assert.Empty(t, f.waitersKeys())
+	})
+}
+
+// TestAcquire_WaitersKeyIsUnusable_DecidesWithoutIt: the key is lost, has another type or members that no
+// Client writes, or the user has no rights for it.
+func TestAcquire_WaitersKeyIsUnusable_DecidesWithoutIt(t *testing.T) {
+	for name, spoil := range map[string]func(f *fixture, key string){
+		"lost":         func(f *fixture, key string) { f.Redis.Del(key) },
+		"another type": func(f *fixture, key string) { f.Redis.Del(key); _ = f.Redis.Set(key, "text") },
+		"other members": func(f *fixture, key string) {
+			f.Redis.Del(key)
+			for _, member := range []string{"a", "b!", "", "clock"} {
+				_, _ = f.Redis.ZAdd(key, 1e300, member)
+				_, _ = f.Redis.ZAdd(key, -5, member+"x")
+			}
+		},
+		"refused": func(f *fixture, _ string) {
+			f.Redis.Server().SetPreHook(func(peer *server.Peer, _ string, args ...string) bool {
+				refused := slices.ContainsFunc(args, func(arg string) bool { return strings.Contains(arg, ":waiters:") })
+				if refused {
+					peer.WriteError("NOPERM No permissions to access a key")
+				}
+				return refused
+			})
+		},
+	} {
+		eachPolicy(t, []Policy{FixedWindow{20, 500 * time.Millisecond, false}, TokenBucket{1, 40, time.Second},
+			InFlight{Permits: 40, Lease: time.Second}}, func(t *testing.T, f *fixture, p Policy) {
+			open := func(c *rratelimiter.Client) Joinable { return New(c, "name", p) }
+			l := New(f.client, "name", p)
+			key := l.wire.waitersKey()
+			spoil(f, key)
+			done := make(chan struct{})
+			defer close(done)
+			go func() {
+				for {
+					select {
+					case <-done:
+						return
+					case <-time.After(100 * time.Millisecond):
+						spoil(f, key)
+					}
+				}
+			}()
+			got := shares(t, f.Fixture, 5*time.Second, open, site{}, site{})
+			assert.GreaterOrEqual(t, got.sum(), int64(195), name)
+		})
+	}
+}
