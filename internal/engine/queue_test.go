@@ -156,7 +156,7 @@ func TestQueue_WaitersArriveAndLeave_SumsMatch(t *testing.T) {
 				withdraw(e, w)
 			}
 		case n == 6 && !inCall && q.waiters.first != nil:
-			q.fillBatch(shortestCall)
+			q.fillBatch(shortestCall, false)
 			inCall = true
 		case inCall:
 			inCall = false

@@ -139,7 +139,7 @@ if value > rate then
   value, dirty = rate, true
 end
 local granted, grantedAt = 0, now
-local answers, above, want
+local answers, above, missed, want
 if total <= value then
   granted = total
 elseif more then
@@ -170,6 +170,9 @@ elseif runs or total > rate then
       end
       if got < times then
         answers[#answers + 1] = string.rep('n', times - got)
+        if not missed then
+          missed = upTo == '' and n or 1
+        end
         want = math.max(want, upTo == '' and n or 1)
         closed = ordered
       end
