@@ -2,6 +2,7 @@ package rules
 
 import (
 	"context"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,6 +32,12 @@ func Rates(client *rratelimiter.Client) WatchOption {
 	return func(w *watch) { w.client = client }
 }
 
+// Reload makes Watch read the file for each signal, such as SIGHUP, also if it has not changed. [OnReload]
+// gets each result.
+func Reload(signals <-chan os.Signal) WatchOption {
+	return func(w *watch) { w.signals = signals }
+}
+
 // Watch loads the rules of a file and follows the file until ctx ends; then the rules stay. If the
 // first file has a problem, Watch returns an error. If a later one has a problem, or is missing,
 // the old rules stay, and [OnReload] gets the error.
@@ -57,6 +64,7 @@ func Watch(ctx context.Context, path string, opts ...WatchOption) (*Set, error) 
 	err := w.setRates(ctx)
 	go w.followRates(ctx, err) // not in Watch itself: its caller may not listen yet
 	go yamlfile.Follow(ctx, &w.files)
+	go w.followSignals(ctx)
 	return w.set, nil
 }
 
@@ -66,13 +74,14 @@ type watch struct {
 	files    rulefile.Watcher
 	client   *rratelimiter.Client
 	onReload func(error)
+	signals  <-chan os.Signal
 
 	set        *Set
 	settled    chan bool   // the file is read, and its rates may be due
 	ratesDue   atomic.Bool // rates are to be set
+	calls      sync.Mutex  // of onReload
 	lastError  string      // that was reported of the file, "" for none
 	ratesError string      // the same of the rates
-	calls      sync.Mutex  // of onReload
 }
 
 func newWatch(path string, opts []WatchOption) *watch {
@@ -109,6 +118,8 @@ func (w *watch) apply(sources []rulefile.Source, problem *rulefile.Problem) erro
 // report calls the callback of OnReload, whose panic is dropped, if an error differs from the last one of
 // its kind, or always.
 func (w *watch) report(last *string, err error, always bool) {
+	w.calls.Lock()
+	defer w.calls.Unlock()
 	before := *last
 	if *last = ""; err != nil {
 		*last = err.Error()
@@ -116,10 +127,24 @@ func (w *watch) report(last *string, err error, always bool) {
 	if w.onReload == nil || *last == before && !always {
 		return
 	}
-	w.calls.Lock()
-	defer w.calls.Unlock()
 	defer func() { _ = recover() }()
 	w.onReload(err)
+}
+
+// followSignals reads the file for each signal, until ctx ends.
+func (w *watch) followSignals(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case _, ok := <-w.signals:
+			if !ok {
+				return
+			}
+			w.report(&w.lastError, w.files.Reload(), true)
+			w.files.Settled()
+		}
+	}
 }
 
 const ratesTimeout = 10 * time.Second

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -74,6 +75,7 @@ func (p *polled) run() {
 		sleepAndWait(time.Minute)
 	})
 	go p.followRates(ctx, nil)
+	go p.followSignals(ctx)
 	go rulefile.Run[int](ctx, &p.files, nil, nil, nil)
 	sleepAndWait(time.Millisecond)
 }
@@ -114,6 +116,26 @@ func TestOnReload_BrokenFile_IsReportedOnce(t *testing.T) {
 			assert.Len(t, p.reported(), tt.reports, "%d", i)
 			assert.Equal(t, []string{tt.name}, namesOf(p.set))
 		}
+	})
+}
+
+// TestReload_Signal_ReadsTheFileAtOnce: also one that has not changed, and each result is reported.
+func TestReload_Signal_ReadsTheFileAtOnce(t *testing.T) {
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, _ *rratelimiter.Client) {
+		signals := make(chan os.Signal)
+		p := newPolled(f, named("a"), Reload(signals))
+		p.run()
+		for i, text := range []string{named("b"), named("b"), "rules: 5", "rules: 5", named("c")} {
+			p.put(text)
+			signals <- syscall.SIGHUP
+			synctest.Wait()
+			require.Len(t, p.reported(), i+1)
+			assert.Equal(t, text == "rules: 5", p.reported()[i] != nil)
+		}
+		assert.Equal(t, []string{"c"}, namesOf(p.set))
+		sleepAndWait(time.Minute)
+		assert.Len(t, p.reported(), 5)
+		close(signals)
 	})
 }
 

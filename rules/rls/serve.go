@@ -66,14 +66,15 @@ func Serve(ctx context.Context, c Config) error {
 		grpc.ConnectionTimeout(handshakeTime), grpc.MaxConcurrentStreams(maxStreams), grpc.MaxRecvMsgSize(maxRequest),
 	}, c.Options...)...)
 	s.Register(server)
-	web, forHTTP := s.httpServer(c.HTTP)
+	forGRPC, direct := newListener(c.GRPC), newListener(c.HTTP)
+	web, forHTTP := s.httpServer(direct)
 	ended := make(chan error, 3)
 	var running sync.WaitGroup
 	running.Go(func() { ended <- s.Watch(watching) })
 	running.Go(func() { s.reloadAt(watching, c.Reload) })
 	running.Go(func() { s.watchPassword(watching) })
 	if c.GRPC != nil {
-		running.Go(func() { ended <- server.Serve(c.GRPC) })
+		running.Go(func() { ended <- server.Serve(forGRPC) })
 	}
 	if c.HTTP != nil {
 		running.Go(func() { ended <- web.Serve(forHTTP) })
@@ -89,7 +90,7 @@ func Serve(ctx context.Context, c Config) error {
 		s.Shutdown()
 	}
 	cancel()
-	stop(server, web)
+	stop(server, web, forGRPC, direct)
 	running.Wait()
 	return err
 }
@@ -131,10 +132,16 @@ func (s *Server) Shutdown() { s.health.Shutdown() }
 // stopTimeout bounds the time for open requests at the end of the service.
 const stopTimeout = 5 * time.Second
 
-func stop(server *grpc.Server, web *http.Server) {
+func stop(server *grpc.Server, web *http.Server, listeners ...*listener) {
 	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
-	defer context.AfterFunc(ctx, server.Stop)() // ends GracefulStop
+	end := func(all bool) {
+		for _, l := range listeners {
+			l.end(all)
+		}
+	}
+	end(false)
+	defer context.AfterFunc(ctx, func() { end(true); server.Stop() })() // ends GracefulStop
 	var stopping sync.WaitGroup
 	stopping.Go(func() {
 		if err := web.Shutdown(ctx); err != nil {

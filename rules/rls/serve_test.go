@@ -155,6 +155,28 @@ func TestServe_Drain_ReportsNotServingAndAnswers(t *testing.T) {
 	assert.ErrorIs(t, s.stop(), net.ErrClosed)
 }
 
+// TestServe_SilentConnections_DoNotDelayTheEnd: of clients that connect and send nothing. One that has begun to send
+// ends with the grace period.
+func TestServe_SilentConnections_DoNotDelayTheEnd(t *testing.T) {
+	client, _ := guardtest.Connect(t)
+	for sent, most := range map[string]time.Duration{"": 3 * time.Second, "PRI": 8 * time.Second} {
+		s := run(t, rls.Config{Client: client, Path: folder(t, simple)})
+		for _, l := range []net.Listener{s.GRPC, s.HTTP} {
+			conn, err := net.Dial("tcp", l.Addr().String())
+			require.NoError(t, err)
+			defer conn.Close()
+			_, err = conn.Write([]byte(sent))
+			require.NoError(t, err)
+		}
+		require.Equal(t, grpc_health_v1.HealthCheckResponse_SERVING, s.status(t, "")) // later connections are taken
+		code, _ := send(t, "GET", s.http+"/healthcheck", "")
+		require.Equal(t, http.StatusOK, code)
+		begin := time.Now()
+		require.NoError(t, s.stop())
+		assert.Less(t, time.Since(begin), most, "%q", sent)
+	}
+}
+
 // Another error of Redis does not change the health.
 func TestServe_PasswordRefused_HealthReportsIt(t *testing.T) {
 	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -89,8 +90,9 @@ func (p *process) code() int {
 // command that ignores SIGHUP from the start, as after nohup, goes on to ignore it.
 func TestMain_Hangup_ReloadsOrEnds(t *testing.T) {
 	redis := "redis://" + miniredis.RunT(t).Addr()
-	file := written(t, "edge.yaml", edge)
-	serve := []string{"serve", file, "--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--drain", "1h", "--redis", redis}
+	file, rules := written(t, "edge.yaml", edge), written(t, "rules.yaml", webRules)
+	serve := []string{"serve", file, "--rules", rules, "--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--drain", "1h",
+		"--redis", redis}
 	served, ignored := startProcess(t, false, serve...), startProcess(t, true, serve...)
 	served.await()
 	ignored.await()
@@ -102,8 +104,15 @@ func TestMain_Hangup_ReloadsOrEnds(t *testing.T) {
 		p.signal(syscall.SIGHUP)
 	}
 	assert.Equal(t, exitDone, watches.code())
-	served.log.Await(t, "rls: reload")
-	served.log.Await(t, "rls: configuration in force")
+	reloaded := func(times int) { // of both files, in any order; they were read at the start
+		require.Eventually(t, func() bool {
+			log := served.log.String()
+			return strings.Count(log, "rls: reload") == times &&
+				strings.Count(log, "rls: configuration in force") == times+1 &&
+				strings.Count(log, "rrl: rules in force") == times+1
+		}, 20*time.Second, 10*time.Millisecond)
+	}
+	reloaded(1)
 	ignores.log.Await(t, "no limiter")
 	ignores.log.Await(t, "no limiter")
 	ignores.signal(syscall.SIGTERM)
@@ -115,7 +124,7 @@ func TestMain_Hangup_ReloadsOrEnds(t *testing.T) {
 		p.says("rrl: ending")
 		p.signal(syscall.SIGHUP)
 	}
-	served.log.Await(t, "rls: reload")
+	reloaded(2)
 	code, _ := served.get("/rlconfig")
 	assert.Equal(t, 200, code, "it still drains")
 	assert.NotContains(t, ignored.log.String(), "rls: reload")

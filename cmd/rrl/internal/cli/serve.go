@@ -52,7 +52,7 @@ logs the error and keeps the old rules.
 
 It starts also while Redis cannot be reached, and ends with exit code 2 if Redis rejects it.
 SIGTERM and SIGINT end it with exit code 0: its health reports the shutdown first, after --drain it
-takes no more requests, and those under way have five seconds. SIGHUP rereads files. The log goes to
+takes no more requests, and those under way have five seconds. SIGHUP rereads all files. The log goes to
 the standard error, as JSON with -o json. Both addresses are for proxies only.`,
 		Example: `  rrl serve /etc/rls --redis redis://redis:6379 --drain 5s
   rrl serve limits.yaml --grpc unix:/run/rls/rrl.sock --http ""
@@ -171,8 +171,11 @@ func (s *service) run(ctx context.Context, a *app) error {
 	} else if err != nil {
 		return err
 	}
-	c.Client, c.Log, c.Options, c.Reload = a.limiters(s.clientOptions()...), log, options, a.hangup
-	if c.Other, err = s.auth(ctx, c.Client, log); err != nil {
+	watching, cancel := context.WithCancel(context.WithoutCancel(ctx)) // while draining too
+	defer cancel()
+	reloads := fork(watching, a.hangup)
+	c.Client, c.Log, c.Options, c.Reload = a.limiters(s.clientOptions()...), log, options, reloads[0]
+	if c.Other, err = s.auth(watching, c.Client, log, reloads[1]); err != nil {
 		return err
 	}
 	defer s.giveBack(ctx, c.Client, log)
@@ -239,13 +242,37 @@ func (a *app) logger(debug bool) *slog.Logger {
 	return slog.New(slog.NewTextHandler(a.err, options))
 }
 
+// fork returns two channels that get the signals of one, until ctx ends. A signal is lost while one waits.
+func fork(ctx context.Context, signals <-chan os.Signal) (both [2]chan os.Signal) {
+	for i := range both {
+		both[i] = make(chan os.Signal, 1)
+	}
+	go func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case signal := <-signals:
+				for _, each := range both {
+					select {
+					case each <- signal:
+					default:
+					}
+				}
+			}
+		}
+	}()
+	return both
+}
+
 // auth returns the handler of /auth, which decides requests for nginx, Traefik and Caddy by the file of
 // --rules. It returns nil without that file.
-func (s *service) auth(ctx context.Context, client *rratelimiter.Client, log *slog.Logger) (http.Handler, error) {
+func (s *service) auth(ctx context.Context, client *rratelimiter.Client, log *slog.Logger,
+	reload <-chan os.Signal) (http.Handler, error) {
 	if s.rules == "" {
 		return nil, nil
 	}
-	set, err := rules.Watch(ctx, s.rules, rules.OnReload(func(err error) {
+	set, err := rules.Watch(ctx, s.rules, rules.Reload(reload), rules.OnReload(func(err error) {
 		if err != nil {
 			log.Error("rrl: the rules are wrong, the ones before stay in force", "path", s.rules, "error", err)
 			return

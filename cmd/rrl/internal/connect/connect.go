@@ -93,8 +93,17 @@ func (o Options) trust(option *rueidis.ClientOption) error {
 		return errors.New("--tls-ca, --tls-cert and --tls-key are for rediss:// URLs: write rediss:// instead of redis://")
 	}
 	if o.CA != "" {
-		var err error
-		if option.TLSConfig.RootCAs, err = Authorities(o.CA); err != nil {
+		// For each new connection, since an authority is replaced before its certificates expire.
+		option.DialCtxFn = func(ctx context.Context, to string, d *net.Dialer, config *tls.Config) (net.Conn, error) {
+			authorities, err := Authorities(o.CA)
+			if err != nil {
+				return nil, fmt.Errorf("--tls-ca: %w", err)
+			}
+			config = config.Clone()
+			config.RootCAs = authorities
+			return (&tls.Dialer{NetDialer: d, Config: config}).DialContext(ctx, "tcp", to)
+		}
+		if _, err := Authorities(o.CA); err != nil {
 			return fmt.Errorf("--tls-ca: %w", err)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"math/big"
 	"net"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -85,6 +86,38 @@ func TestOptions_ClientCertificate_IsReadForEachConnection(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, serial, pair.Leaf.SerialNumber.Int64())
 	}
+}
+
+// Files of authorities are replaced while rrl serve runs.
+func TestOptions_Authorities_AreReadForEachConnection(t *testing.T) {
+	server := httptest.NewTLSServer(nil)
+	defer server.Close()
+	o := Options{URL: "rediss://" + server.Listener.Addr().String(), CA: filepath.Join(t.TempDir(), "ca.pem")}
+	_, err := o.client()
+	require.ErrorIs(t, err, os.ErrNotExist)
+	write := func(der []byte) {
+		require.NoError(t, os.WriteFile(o.CA, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1)}
+	other, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	require.NoError(t, err)
+	write(other)
+	option, err := o.client()
+	require.NoError(t, err)
+	dial := func() error {
+		conn, err := option.DialCtxFn(t.Context(), server.Listener.Addr().String(), new(net.Dialer), option.TLSConfig)
+		if err == nil {
+			conn.Close()
+		}
+		return err
+	}
+	require.ErrorAs(t, dial(), new(x509.UnknownAuthorityError))
+	write(server.Certificate().Raw)
+	require.NoError(t, dial())
+	require.NoError(t, os.Remove(o.CA))
+	require.ErrorContains(t, dial(), "--tls-ca")
 }
 
 // TestOpen_MasterBecomesReplica_ServiceConnectsAgain: also one that had to wait for Redis. A command does not.
