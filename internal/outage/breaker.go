@@ -133,6 +133,7 @@ func (b *breaker) changeLocked(to int32, err error) {
 	}
 	if to == nodeUp {
 		b.target = target{}
+		b.stopProbeLocked()
 	} else {
 		b.probeLocked()
 	}

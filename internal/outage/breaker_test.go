@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -201,4 +204,83 @@ func TestBreaker_Observe_CallsNoMethodOfALimiterUnderItsLock(t *testing.T) {
 	})}, errRefused)
 	assert.True(t, b.isDown())
 	assert.NotZero(t, named)
+}
+
+// moody is a limiter with a queue whose Redis answers, denies, hangs or refuses connections, in turns. It counts the
+// probes at a time.
+type moody struct {
+	redis
+	probes, most atomic.Int64
+}
+
+func (m *moody) Acquire(ctx context.Context, _ int64) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(rand.N(4 * deadline)):
+		return m.answer(ctx)
+	}
+}
+
+func (m *moody) TryAcquireWithin(ctx context.Context, permits int64, most time.Duration) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	err := m.Acquire(ctx, permits)
+	return err == nil, err
+}
+
+func (m *moody) Peek(ctx context.Context) ([]rratelimiter.Decision, error) {
+	m.most.Store(max(m.most.Load(), m.probes.Add(1)))
+	defer m.probes.Add(-1)
+	return m.redis.Peek(ctx)
+}
+
+// TestBreaker_RandomOutages_EndAndAreReportedInTurn: of many requests, of which some wait and some leave. One probe
+// runs at a time, and nothing is left of an outage but its reports.
+func TestBreaker_RandomOutages_EndAndAreReportedInTurn(t *testing.T) {
+	outages := 0
+	for range redistest.Deep(20, 1000) {
+		synctest.Test(t, func(t *testing.T) {
+			m, reports := new(moody), new(recorder)
+			g := withMode(limit.Open, deadline, reports.changed)
+			var all sync.WaitGroup
+			for range 20 {
+				all.Go(func() {
+					for range 30 {
+						ctx, cancel := context.WithTimeout(t.Context(), rand.N(6*deadline)+1)
+						wait := []time.Duration{0, 0, 2 * deadline, Forever}[rand.IntN(4)]
+						g.Ask(ctx, Request{Limiter: m, Permits: 1, Wait: wait, MaxWaiting: 30})
+						cancel()
+						time.Sleep(rand.N(2 * deadline))
+					}
+				})
+			}
+			for range 20 {
+				time.Sleep(rand.N(10 * deadline))
+				m.down.Store(rand.IntN(4) == 0)
+				m.hangs.Store(rand.IntN(4) == 0)
+				m.denies.Store(rand.IntN(4) == 0)
+			}
+			m.down.Store(false)
+			m.hangs.Store(false)
+			m.denies.Store(false)
+			all.Wait()
+			time.Sleep(deadline + maxProbePause)
+			assert.Equal(t, limit.Acquired, g.Ask(t.Context(), Request{Limiter: m, Permits: 1}).Result)
+			time.Sleep(2 * probeIdle)
+			synctest.Wait()
+			b := g.breakerOf(m)
+			assert.Zero(t, b.prober)
+			assert.EqualValues(t, nodeUp, b.state.Load())
+			assert.Empty(t, g.waiters.byNode)
+			assert.EqualValues(t, 0, g.waiting.Load())
+			assert.LessOrEqual(t, m.most.Load(), int64(1), "probes at a time")
+			for i, change := range reports.changes {
+				assert.Equal(t, i%2 == 1, change == "true <nil>", "%v", reports.changes)
+			}
+			assert.Zero(t, len(reports.changes)%2, "%v", reports.changes)
+			outages += len(reports.changes) / 2
+		})
+	}
+	assert.NotZero(t, outages)
 }

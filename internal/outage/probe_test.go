@@ -59,7 +59,7 @@ func TestGuard_ProbeOutlivesItsContext_NoOtherProbeStarts(t *testing.T) {
 	})
 }
 
-// A probe that does not return is replaced by single requests.
+// A probe that does not return is replaced by single requests, one in ten deadlines.
 func TestGuard_ProbeIsStuck_RequestAsksInItsPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reports, release := new(recorder), make(chan bool)
@@ -67,7 +67,7 @@ func TestGuard_ProbeIsStuck_RequestAsksInItsPlace(t *testing.T) {
 		var asked atomic.Int64
 		q := Request{Permits: 1, Limiter: takes(func(context.Context) (rratelimiter.Decision, error) {
 			switch asked.Add(1) {
-			case 1:
+			case 1, 3:
 				return rratelimiter.Decision{}, errRefused
 			case 2:
 				<-release
@@ -77,6 +77,11 @@ func TestGuard_ProbeIsStuck_RequestAsksInItsPlace(t *testing.T) {
 		g.Ask(t.Context(), q)
 		time.Sleep(deadline)
 		assert.Equal(t, limit.FailedClosed, g.Ask(t.Context(), q).Result)
+		time.Sleep(11 * deadline)
+		for range 3 {
+			assert.Equal(t, limit.FailedClosed, g.Ask(t.Context(), q).Result)
+			assert.EqualValues(t, 3, asked.Load())
+		}
 		time.Sleep(11 * deadline)
 		assert.Equal(t, limit.Acquired, g.Ask(t.Context(), q).Result)
 		assert.Equal(t, []string{"false connection refused", "true <nil>"}, reports.changes)

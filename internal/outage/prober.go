@@ -25,6 +25,7 @@ const maxProbePause = time.Second
 type prober struct {
 	due   int64         // when it asks, or has asked if that call has not ended; 0 if it does not run
 	pause time.Duration // from the next probe to the one after it
+	timer *time.Timer   // of the next probe; nil before the first one
 }
 
 // probeLocked starts the prober, and reports whether it did: one may run. The lock is held.
@@ -32,18 +33,33 @@ func (b *breaker) probeLocked() bool {
 	if b.prober.due != 0 {
 		return false
 	}
-	b.prober = prober{b.now(), b.deadline()}
+	b.prober = prober{due: b.now(), pause: b.deadline()}
 	go b.probeOnce()
 	return true
 }
 
-// probeOnce asks Redis once. A timer calls it again after a pause.
+// stopProbeLocked ends the prober, unless a probe has begun: then that one does. The lock is held.
+func (b *breaker) stopProbeLocked() {
+	if b.prober.timer != nil && b.prober.timer.Stop() {
+		b.prober = prober{}
+	}
+}
+
+// probeOnce asks Redis once. A timer calls it again after a pause, unless the node is up.
 func (b *breaker) probeOnce() {
 	begin := time.Now()
 	b.endIfMoved()
-	if on, pause := b.next(); pause > 0 {
-		b.observe(on, b.probe(on))
-		time.AfterFunc(pause-time.Since(begin), b.probeOnce)
+	on, pause := b.next()
+	if pause == 0 {
+		return
+	}
+	b.observe(on, b.probe(on))
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.state.Load() == nodeUp {
+		b.prober = prober{}
+	} else {
+		b.prober.timer = time.AfterFunc(pause-time.Since(begin), b.probeOnce)
 	}
 }
 
@@ -71,7 +87,7 @@ func (b *breaker) next() (target, time.Duration) {
 		b.prober = prober{}
 		return target{}, 0
 	}
-	b.prober = prober{now + int64(pause), max(b.deadline(), min(2*pause, maxProbePause))}
+	b.prober.due, b.prober.pause = now+int64(pause), max(b.deadline(), min(2*pause, maxProbePause))
 	return b.target, pause
 }
 
@@ -92,7 +108,6 @@ func (b *breaker) observe(on target, err error) {
 	switch {
 	case status == callAnswered || status == callErrorReply:
 		b.lastAnswer.Store(b.now())
-		b.prober.pause = b.deadline() // for callers that wait, see whileUp
 		b.changeLocked(nodeUp, moved)
 	case b.isDown():
 	case status == callFailed && b.state.Load() == nodeUnsure && b.isSilent():

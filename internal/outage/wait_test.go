@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/limit"
@@ -123,6 +124,31 @@ func TestGuard_RedisHangsDuringAWait_EndsItWithinThreeDeadlines(t *testing.T) {
 			time.Sleep(2 * probeIdle)
 		})
 	}
+}
+
+// TestGuard_RedisHangsSoonAfterAnOutage_EndsAWaitWithinThreeDeadlines: the last probe of the outage was long after
+// the one before it.
+func TestGuard_RedisHangsSoonAfterAnOutage_EndsAWaitWithinThreeDeadlines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limiter := hangs{hung: new(atomic.Bool)}
+		limiter.hung.Store(true)
+		g := withMode(limit.Open, deadline, nil)
+		q := Request{Limiter: limiter, Permits: 1, Wait: Forever, MaxWaiting: 1}
+		require.ErrorIs(t, g.Ask(t.Context(), q).Err, ErrDown)
+		time.Sleep(10 * maxProbePause)
+		limiter.hung.Store(false)
+		for g.breakerOf(limiter).isDown() {
+			time.Sleep(time.Millisecond)
+		}
+		var hung time.Time
+		time.AfterFunc(deadline/2, func() {
+			hung = time.Now()
+			limiter.hung.Store(true)
+		})
+		require.ErrorIs(t, g.Ask(t.Context(), q).Err, ErrDown)
+		assert.LessOrEqual(t, time.Since(hung), 3*deadline)
+		time.Sleep(2 * probeIdle)
+	})
 }
 
 // late is a limiter whose Take lasts for a time and denies, or fails until a time.
