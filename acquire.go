@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rratelimiter/rratelimiter/internal/engine"
+	"github.com/rratelimiter/rratelimiter/internal/hold"
 	"github.com/rratelimiter/rratelimiter/internal/receipt"
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
@@ -76,13 +77,16 @@ func (w *wire) Arguments(b *engine.Batch, now time.Time) {
 }
 
 // Receipt returns the refund of the grant of a call.
-func (w *wire) Receipt(b *engine.Batch) (refund, returnHeld receipt.Refund) {
+func (w *wire) Receipt(b *engine.Batch) receipt.Refund {
 	at := b.Args[timeArg] // "" for the server's clock
 	if f, ok := b.Forecast.(*forecast); ok {
 		at = strconv.FormatInt(f.now, 10)
 	}
-	return w.receipt(grantOf(b.Args[memberArg]), b.Granted, at), nil
+	return w.receipt(grantOf(b.Args[memberArg]), b.Granted, at)
 }
+
+// Hold returns nil: the permits return by themselves.
+func (w *wire) Hold(*engine.Batch, int, int64) *hold.Hold { return nil }
 
 // receipt returns the refund of a grant, as grantOf has it. It was of granted permits. Its score is at, or ""
 // if that is unknown.

@@ -53,7 +53,7 @@ func UnaryClientInterceptor(choose func(context.Context, Call) (Limiter, error),
 		if err != nil {
 			return err
 		}
-		defer g.ReturnPlaces(c.Context, c, d)
+		defer d.Return()
 		var header, trailer metadata.MD
 		if g.Follows {
 			opts = append(slices.Clip(opts), grpc.Header(&header), grpc.Trailer(&trailer))
@@ -78,15 +78,21 @@ func StreamClientInterceptor(choose func(context.Context, Call) (Limiter, error)
 		if err != nil {
 			return nil, err
 		}
-		if d != nil && d.Receipt.ReturnHeld != nil {
-			opts = append(slices.Clip(opts), grpc.OnFinish(func(error) { g.ReturnPlaces(c.Context, c, d) }))
+		opened := false
+		defer func() {
+			if !opened { // also if a callback panics
+				d.Return()
+			}
+		}()
+		if d != nil && d.Receipt.Hold != nil {
+			opts = append(slices.Clip(opts), grpc.OnFinish(func(error) { d.Return() }))
 		}
 		s, err := streamer(ctx, desc, cc, method, opts...)
 		if err != nil {
-			g.ReturnPlaces(c.Context, c, d)
 			g.pauseFor(d, err)
 			return nil, err
 		}
+		opened = true
 		g.Granted(d)
 		return &clientStream{ClientStream: s, gate: g, decided: d}, nil
 	}

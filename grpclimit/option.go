@@ -84,8 +84,8 @@ func Report(report func(context.Context, Call, limit.Outcome)) Option {
 	})
 }
 
-// OnSettleError sets a callback for each [Settle], and each return of a [limit.InFlight], whose call to
-// Redis failed or was not made, as [httplimit.OnSettleError] does.
+// OnSettleError sets a callback for each [Settle] whose call to Redis failed or was not made, and for each lost place of
+// a [limit.InFlight], as [httplimit.OnSettleError] does.
 func OnSettleError(failed func(context.Context, Call, error)) Option {
 	if failed == nil {
 		return nil

@@ -34,8 +34,10 @@ import (
 // ThreeHeaders and XRateLimit show the one that denied, or the one with the fewest permits left.
 // Headers of the handler count in the same way, for instance those that a proxy copies.
 //
-// A permit of a [limit.InFlight] is held until the handler has returned. The Middleware returns it in the
-// background.
+// A permit of a [limit.InFlight] is held until the handler has returned. If the grant left no permit free, the response
+// ends when Redis has the permit back, and a [Deadline] later at the latest, so that a client that has its response can
+// send the next request. Otherwise it is returned in the background. The end of a connection that was hijacked is
+// not seen: use a [limit.Taken] there.
 //
 // Each call of Middleware tracks on its own whether Redis is up, for all handlers that its result
 // wraps. It panics if choose is nil.
@@ -90,12 +92,15 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w = later
 	}
 	inside, returned := r.WithContext(v), false
-	defer func() { // also if the handler panics
-		copyBack(r, inside)
-		if later.begun(http.StatusOK); !returned {
+	defer func() { // also if the handler or a callback panics
+		if !returned {
 			later.status = 0
 		}
 		v.End(r, later.status)
+	}()
+	defer func() {
+		copyBack(r, inside)
+		later.begun(http.StatusOK)
 	}()
 	m.next.ServeHTTP(w, inside)
 	returned = true

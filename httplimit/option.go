@@ -129,9 +129,11 @@ func Refuse(handler http.Handler) Option {
 	return option(func(s *settings) { s.refuse = handler })
 }
 
-// OnSettleError sets a callback for each [Settle], and each return of a [limit.InFlight], whose call to
-// Redis failed, or was not made in an outage. Unless only the reply was lost, it has no effect: permits
-// to refund stay taken, and permits to charge are not charged.
+// OnSettleError sets a callback for each [Settle] whose call to Redis failed, or was not made in an outage. Unless only
+// the reply was lost, it has no effect: permits to refund stay taken, and permits to charge are not charged.
+//
+// The callback also gets [limit.ErrLost] for a request whose place of a [limit.InFlight] is lost: its lease has ended
+// before it could be renewed or returned.
 func OnSettleError(failed func(*http.Request, error)) Option {
 	return option(func(s *settings) { s.Unsettled = failed })
 }

@@ -66,12 +66,11 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		return nil, d.NotSent(ErrNotSent)
 	}
-	end := func() { t.gate.ReturnPlaces(r.Context(), r, d) }
 	t.gate.Granted(d)
 	open := false // the body of the response, whose end returns the place
 	defer func() {
 		if !open { // also if a callback panics
-			end()
+			d.Return()
 		}
 	}()
 	resp, err := t.base.RoundTrip(r)
@@ -82,8 +81,8 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		t.gate.Pause(d.Request.Limiter, t.pauseOf(resp))
 	}
 	t.gate.Follow(d, resp.Header)
-	if d.Receipt.ReturnHeld != nil {
-		resp.Body = untilEnd(resp.Body, end)
+	if d.Receipt.Hold != nil {
+		resp.Body = untilEnd(resp.Body, d.Return)
 		open = true
 	}
 	return resp, nil

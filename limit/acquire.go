@@ -162,16 +162,15 @@ func receiptsOf(b *engine.Batch) []string {
 	return briefTexts(b.Reply)
 }
 
-// Receipt returns the refund of the grant of a call, and the return of what it holds. The limiters of Redisson's
-// layout refund theirs one after another, and then all policies with one call. If one fails, the others still
-// refund theirs, unless ctx has ended.
-func (w *wire) Receipt(b *engine.Batch) (refund, returnHeld receipt.Refund) {
+// Receipt returns the refund of the grant of a call. The limiters of Redisson's layout refund theirs one after
+// another, and then all policies with one call. If one fails, the others still refund theirs, unless ctx has ended.
+func (w *wire) Receipt(b *engine.Batch) receipt.Refund {
 	granted, receipts := b.Granted, receiptsOf(b)
 	if len(receipts) != len(w.members) {
-		return nil, nil
+		return nil
 	}
 	args := slices.Clone(b.Args) // the next batch uses them
-	refund = func(ctx context.Context, permits int64) (err error) {
+	return func(ctx context.Context, permits int64) (err error) {
 		for i, m := range w.members {
 			if m.redisson != nil {
 				random := args[argument(acquire, w.members, i)+randomArg]
@@ -179,20 +178,6 @@ func (w *wire) Receipt(b *engine.Batch) (refund, returnHeld receipt.Refund) {
 			}
 		}
 		return cmp.Or(err, w.refund(ctx, permits, receipts...))
-	}
-	if !w.plan.holds {
-		return refund, nil
-	}
-	// A limiter has one at most, a Join may have several.
-	var held []member
-	var grants []string
-	for i, m := range w.members {
-		if isHeld(m) {
-			held, grants = append(held, m), append(grants, receipts[i])
-		}
-	}
-	return refund, func(ctx context.Context, permits int64) error {
-		return openMembers(w.plan.client, w.name, held).wire.refund(ctx, permits, grants...)
 	}
 }
 

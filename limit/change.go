@@ -12,16 +12,20 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/engine"
+	"github.com/rratelimiter/rratelimiter/internal/policy"
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
-// Release returns permits that are not needed, to every policy. A window no longer counts them, a
+// Release returns permits that are not needed, to every policy but an [InFlight]. A window no longer counts them, a
 // bucket holds them again at once, and a [Smooth] is free earlier by their cost, but not before
 // now. Release returns a number of permits, and names no grant. So release permits only in the
 // window in which they were taken. When it is over they have returned, and Release would free those
 // of other callers. The Settle of the middleware refunds exactly those of a request. Release
 // returns at most the permits that are taken. 0 does nothing, and less is
 // [rratelimiter.ErrInvalidPermits].
+//
+// An InFlight stays as it is, since a number names no place: Settle of a [Taken] returns it. Without another
+// policy, Release is ErrNotReleasable.
 func (l *Limiter) Release(ctx context.Context, permits int64) error {
 	if permits < 0 || permits > maxPermits {
 		return fmt.Errorf("%w: %d permits of %q to release, want 0 to 2^53", rratelimiter.ErrInvalidPermits, permits,
@@ -38,6 +42,10 @@ func (l *Limiter) Release(ctx context.Context, permits int64) error {
 		}
 	}
 	if !has(l.wire.members, "release") { // as of a Pause, or of Redisson's layout
+		if slices.ContainsFunc(l.wire.members, isHeld) && !slices.ContainsFunc(l.wire.members, isRedisson) {
+			return fmt.Errorf("%w: %q has nothing else: take its permits with a Taken, whose Settle returns them",
+				ErrNotReleasable, l.Name())
+		}
 		return nil
 	}
 	_, err := engine.Change(ctx, l.wire.plan.client.Engine, l.wire.dependsOn, l.wire.returning(permits))
@@ -47,10 +55,11 @@ func (l *Limiter) Release(ctx context.Context, permits int64) error {
 // Charge takes permits whether they are free or not, for a cost that is known later: the bytes that
 // were sent, or the tokens that a model used. If more is taken than there is, the debt is paid
 // before anything is granted: Remaining is 0 until then, and RetryAfter includes it. The Decision
-// is that of a request for one more permit; its Allowed reports whether one is free.
+// is that of a request for one more permit; its Allowed reports whether one is free. Charge leaves an [InFlight] as it
+// is.
 //
 // Permits above 2^53 or below 1 are [rratelimiter.ErrInvalidPermits]. A Join with a
-// *rratelimiter.Limiter is [ErrNotChargeable].
+// *rratelimiter.Limiter is [ErrNotChargeable], and so is a limiter without another policy than InFlight.
 func (l *Limiter) Charge(ctx context.Context, permits int64) (rratelimiter.Decision, error) {
 	if permits < 1 || permits > maxPermits {
 		return rratelimiter.Decision{}, fmt.Errorf("%w: %d permits of %q to charge, want 1 to 2^53",
@@ -62,6 +71,10 @@ func (l *Limiter) Charge(ctx context.Context, permits int64) (rratelimiter.Decis
 	if i := slices.IndexFunc(l.wire.members, isRedisson); i >= 0 {
 		return rratelimiter.Decision{}, fmt.Errorf("%w: %q is one, charge the others by themselves", ErrNotChargeable,
 			l.wire.members[i].name)
+	}
+	if !slices.ContainsFunc(l.wire.members, func(m member) bool { return !isHeld(m) && m.described.Refill != policy.Pausing }) {
+		return rratelimiter.Decision{}, fmt.Errorf("%w: the permits of %q are held: take them with a Taken", ErrNotChargeable,
+			l.Name())
 	}
 	s, err := l.charge(ctx, permits, "")
 	if err != nil {

@@ -59,7 +59,9 @@ func TestClock_Before1970_TimeStandsStill(t *testing.T) {
 			assert.Equal(t, want, d.Remaining, "%T", p)
 			f.advance(24 * time.Hour)
 		}
-		require.NoError(t, l.Release(t.Context(), 1), "%T", p)
+		if _, held := p.(InFlight); !held {
+			require.NoError(t, l.Release(t.Context(), 1), "%T", p)
+		}
 		f.set(begin)
 		assert.True(t, redistest.Result(t, l.Take, 10).Allowed, "%T", p)
 	}

@@ -85,7 +85,7 @@
 // names share a key. Two policies of a name that differ only in their permits would share a key,
 // which is an error. A key expires when it no longer counts any permit, so each user can have a
 // name. That of a bucket or a Smooth expires a second later.
-// [Taken.Settle] leaves "{user:7}:settled:" and 16 digits for five minutes.
+// [Taken.Settle] leaves "{user:7}:settled:" and 16 digits for half a minute.
 //
 // If a deployment changes the policies of a name, they take effect with the next call. A policy of
 // the same kind and interval keeps its grants; others begin with all permits free.

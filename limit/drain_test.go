@@ -55,7 +55,7 @@ func TestDrain_SeveralPolicies_LoseTheSame(t *testing.T) {
 	f := newClocked(t)
 	f.set(begin - begin%1000)
 	hour := New(f.client, "{x}:hour", FixedWindow{10, time.Hour, false}, SlidingLog{100, 24 * time.Hour},
-		InFlight{5, time.Minute}, Pause{time.Minute}, Penalty{5, time.Minute, time.Minute, false})
+		InFlight{5, time.Minute, false}, Pause{time.Minute}, Penalty{5, time.Minute, time.Minute, false})
 	java := f.client.Limiter("{x}:java", rratelimiter.InitialRate(rratelimiter.Rate{Permits: 50, Interval: time.Hour}))
 	few := New(f.client, "{x}:few", TokenBucket{2, 1, time.Hour})
 	all := Join(hour, java, few)

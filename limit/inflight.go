@@ -1,6 +1,8 @@
 package limit
 
 import (
+	"cmp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -10,11 +12,20 @@ import (
 )
 
 // InFlight grants at most Permits that are held at once: it limits how many calls run, not how many
-// begin. A permit is held from its grant until it is returned. [Taken.Settle] returns all permits of
-// its grant, whatever the final cost is. Middleware, transports and interceptors return those of a
-// request at its end. A permit that is not returned returns by itself, Lease after
-// its grant, so a program that ends keeps it no longer. Choose a Lease above the longest call: a call
-// that outlives it no longer counts, and returns nothing of others.
+// begin. A request holds its permits, its place, until the place is returned. Only its holder returns it: [Taken.Settle],
+// whatever the final cost is, and middleware, transports and interceptors at the end of a request. Reset
+// returns all. Release and Charge of a limiter leave its InFlight as it is, and the methods TryAcquire, Acquire and
+// Take hold permits that no call returns.
+//
+// A place that is not returned returns by itself, Lease after its grant, so a program that ends keeps it no longer.
+// Without Renew, choose a Lease above the longest call: a call that outlives it no longer counts. With Renew, the
+// Client renews the leases of its places, each third of a Lease, until they are returned. So a call may take any
+// time, and Lease is how long the places of a dead process stay. A place whose lease ends before it could be
+// renewed is lost: it counts no longer and is not renewed again. [Taken.Lost] reports that, and OnSettleError of
+// the middleware.
+//
+// To return a place twice changes nothing of others. The Client repeats a return that fails, at most a second apart,
+// until Redis has answered or the lease has ended. [rratelimiter.Client.Flush] waits for returns that are under way.
 //
 // Callers that wait get a permit that their Client returns at once, and one that another Client
 // returns within 100 ms. Each Client with waiters makes ten calls a second for that, and the one of several that
@@ -23,21 +34,24 @@ import (
 // if a lease ends earlier. ResetAfter is the time until the last lease ends. Leases and the denial cache
 // of the Client never answer for an InFlight.
 //
-// Release returns the permits whose lease ends first, of at most 2,048 grants. Remaining may be too small
-// while more than 256 leases have ended that were not returned; what is granted is exact. If Redis loses its
-// data, the permits that are held then count no longer.
+// Remaining may be too small while more than 256 leases have ended that were not returned; what is granted is exact.
+// If Redis loses its data, the permits that are held then count no longer.
 type InFlight struct {
 	Permits int64         // 1 to 1,000,000
-	Lease   time.Duration // whole milliseconds
+	Lease   time.Duration // whole milliseconds; with Renew at least 100 ms
+	Renew   bool          // the Client renews the leases of its places
 }
 
-const mostInFlight = 1_000_000
+const (
+	mostInFlight = 1_000_000
+	leastRenewed = 100 * time.Millisecond
+)
 
 var _ = policy.Register(policy.Kind[InFlight]{
 	Name: "in_flight",
 	Describe: func(p InFlight) policy.Description {
 		return policy.Description{
-			Key: "inflight", Type: "zset", Label: "in-flight", Quota: p.Permits, Refill: policy.Held,
+			Key: "inflight", Type: "zset", Label: "in-flight", Quota: p.Permits, Refill: policy.Held, Dated: true,
 			Local: policy.Local{Permits: p.Permits, Returns: p.Permits, Interval: p.Lease, Strict: true},
 		}
 	},
@@ -45,53 +59,54 @@ var _ = policy.Register(policy.Kind[InFlight]{
 	Fields: []policy.Field{
 		{Name: "in_flight", Type: policy.Count, Min: 1, Max: mostInFlight, Want: "a whole number, 1 to 1000000"},
 		{Name: "lease", Type: policy.Duration},
+		{Name: "renew", Type: policy.Bool},
 	},
 	New: func(r policy.Rate) InFlight {
-		return InFlight{policy.Value[int64](r, "in_flight"), policy.Value[time.Duration](r, "lease")}
+		return InFlight{policy.Value[int64](r, "in_flight"), policy.Value[time.Duration](r, "lease"),
+			policy.Value[bool](r, "renew")}
 	},
 	Words:   []string{"inflight"},
-	FromKey: func(_, _ string) InFlight { return InFlight{1, time.Millisecond} },
+	FromKey: func(_, _ string) InFlight { return InFlight{1, time.Millisecond, false} },
 	Read:    func(_ InFlight, c policy.Content) (policy.State, bool) { return readInFlight(c) },
 })
 
-// parseHeld parses a grant, "<epoch> <end> <count>", and returns the millisecond of the end.
-func parseHeld(text string) (end, permits int64, ok bool) {
-	n, ok := numbersAfterEpoch(text, 2)
-	return n[0] / 1000, n[1], ok
-}
-
-// readInFlight reads the grants whose lease has not ended.
+// readInFlight reads the places whose lease has not ended.
 func readInFlight(c policy.Content) (s policy.State, ok bool) {
 	words := strings.Fields(c.Text)
-	if len(words) != 7 {
+	if len(words) != 9 {
 		return s, false
 	}
 	scores := map[string]string{words[0]: strings.TrimPrefix(words[1], "-"), words[2]: strings.TrimPrefix(words[3], "-")}
 	n, ok := numbersOf(scores["clock"], scores["held"])
-	last, _, isGrant := parseHeld(strings.Join(words[4:], " "))
-	if !ok || !isGrant {
+	last, isPlace := parsePlace(strings.Join(words[4:], " "))
+	if !ok || !isPlace {
 		return s, false
 	}
 	now := c.Now.UnixMilli()
-	at := max(now, (n[0]-1)/1000)
-	if last <= at {
+	at := max(now, n[0]-1)
+	if last.end <= at {
 		return s, true
 	}
-	s.Taken, s.Ends = n[1], last-now
+	s.Taken, s.Ends = n[1], last.end-now
 	for text := range c.Entries {
-		end, permits, ok := parseHeld(text)
+		p, ok := parsePlace(text)
 		switch {
 		case !ok:
 			return s, false
-		case end <= at:
-			s.Taken -= permits
+		case p.end <= at:
+			s.Taken -= p.permits
 			continue
 		}
-		s.Returns = append(s.Returns, policy.Return{AfterMS: end - now, Permits: permits})
-		if len(s.Returns) == policy.MaxReturns {
+		if len(s.Returns) < policy.MaxReturns {
+			s.Returns = append(s.Returns, policy.Return{AfterMS: p.end - now, Permits: p.permits})
+		}
+		s.Places = append(s.Places, policy.Place{AgeMS: max(0, now-p.begin), EndsMS: p.end - now, Permits: p.permits,
+			Renewed: p.end-p.lease-p.begin > p.lease/4})
+		if len(s.Places) == policy.MaxPlaces {
 			break
 		}
 	}
+	slices.SortStableFunc(s.Places, func(a, b policy.Place) int { return cmp.Compare(b.AgeMS, a.AgeMS) })
 	return s, true
 }
 
@@ -99,11 +114,15 @@ func (p InFlight) validate() error {
 	if p.Permits < 1 || p.Permits > mostInFlight {
 		return invalid("InFlight.Permits is %d, want 1 to 1000000", p.Permits)
 	}
+	if p.Renew && p.Lease < leastRenewed {
+		return invalid("InFlight.Lease is %v with Renew, want at least %v", p.Lease, leastRenewed)
+	}
 	return checkInterval("InFlight", "Lease", p.Lease)
 }
 
-func (p InFlight) arguments(args []string, _ time.Time) []string {
-	return append(args, strconv.FormatInt(p.Permits, 10), strconv.FormatInt(p.Lease.Milliseconds(), 10))
+// arguments appends a new ID each time.
+func (p InFlight) arguments(args []string, now time.Time) []string {
+	return append(args, strconv.FormatInt(p.Permits, 10), strconv.FormatInt(p.Lease.Milliseconds(), 10), newPlaceID(now))
 }
 
 func (p InFlight) forecast(r *redisx.Reply) forecast {
@@ -142,6 +161,3 @@ func (o heldForecast) forWaiters(share bool) forecast {
 	}
 	return o
 }
-
-// isHeld reports whether a member holds its permits until they are returned.
-func isHeld(m member) bool { return m.described.Refill == policy.Held }

@@ -1,22 +1,20 @@
--- InFlight. ARGV: permits; lease in milliseconds. The key is a sorted set:
---   "clock"                  Its score is -1 minus the latest time, or that of the latest grant.
---   "held"                   Its score is minus the permits of all grants.
---   "<epoch> <end> <count>"  A grant. Its score is the end of its lease.
--- Times are milliseconds and three more digits, which number the grants of a millisecond: so a refund
--- finds its grant by the end.
+-- InFlight. ARGV: permits; lease in milliseconds; the ID of the places that the call takes. The key is a sorted set:
+--   "clock"  Its score is -1 minus the latest time.
+--   "held"   Its score is minus the permits of all places.
+--   "<id> <n> <permits> <lease>"  The place of the n-th request of a call, from 0 on. Its score is the end of its
+--            lease. The ID begins with the time of the call by its Client, which only the tool reads.
+-- Times are milliseconds.
 --
--- One ZADD changes the grants and their sum, so a script can stop anywhere. It gives grants that are to
+-- One ZADD changes the places and their sum, so a script can stop anywhere. It gives places that are to
 -- be removed the score 0, by which they no longer count.
 --
--- TTL: a lease from the last grant, or until an earlier lease ends that is longer.
+-- TTL: a lease from the last grant or renewal, or until an earlier lease ends that is longer.
 
---@ read  out: at@ clock@ dated@ dead@ first@ free@ held@ most@ rest@ text@
--- Sets clock@, the time. Sets at@, the end of its millisecond: a lease that ends by then has ended.
--- Sets dated@, the time of a grant.
--- Sets dead@, a page of the grants whose lease has ended, with their scores.
--- Sets first@, when the next lease ends: nil if no permit is held. The receipt is text@.
-local most@, clock@, held@, first@, dead@, rest@, text@ = ARGV[@1] + 0, millis * 1000, 0, nil, {}, nil, ''
-local at@, dated@ = clock@ + 999, clock@
+--@ read  out: at@ dead@ first@ free@ held@ most@ text@
+-- Sets at@, the time. A lease that ends by then has ended.
+-- Sets dead@, a page of the places whose lease has ended, with their scores.
+-- Sets first@, when the next lease ends: nil if no permit is held.
+local most@, at@, held@, first@, dead@, text@ = ARGV[@1] + 0, millis, 0, nil, {}, ''
 do
   local found = call('ZRANGE', KEYS[@1], 0, 2, 'WITHSCORES')
   if found[1] then
@@ -25,12 +23,11 @@ do
     if not latest or not score.held or max(latest, score.held) > -1 then
       return {3, @, found[1]}
     end
-    held@, dated@, clock@ = -score.held, max(clock@, -latest), max(clock@, -1 - latest)
-    at@, first@ = clock@ - clock@ % 1000 + 999, tonumber(found[6] or '')
+    held@, at@, first@ = -score.held, max(at@, -1 - latest), tonumber(found[6] or '')
     if first@ and first@ <= at@ then
       dead@ = call('ZRANGEBYSCORE', KEYS[@1], 0, format('%d', at@), 'WITHSCORES', 'LIMIT', 0, 256)
       for i = 1, #dead@, 2 do
-        local count = match(dead@[i], '^%w+ %d+ (%d+)$')
+        local count = match(dead@[i], '^%w+ %d+ (%d+) %d+$')
         if not count then
           return {3, @, dead@[i]}
         elseif dead@[i + 1] ~= '0' then
@@ -47,17 +44,17 @@ do
 end
 local free@ = most@ - held@
 
---@ more  in: clock@ dead@ first@ free held@ rest@ total
+--@ more  in: at@ dead@ first@ free held@ total
 -- More leases may have ended than a page.
 if total > free and first@ and #dead@ == 512 then
   --@include drop
   return {1, format('%d', now)}
 end
 
---@ drop  in: clock@ dead@ held@ rest@
--- Removes grants. A grant that keeps permits is replaced by rest@, its score and member.
+--@ drop  in: at@ dead@ held@
+-- Removes places, of which held@ has none.
 do
-  local change, gone = {-1 - clock@, 'clock', -held@, 'held', unpack(rest@ or {})}, {}
+  local change, gone = {-1 - at@, 'clock', -held@, 'held'}, {}
   for i = 1, #dead@, 2 do
     change[#change + 1] = 0
     change[#change + 1] = dead@[i]
@@ -67,50 +64,63 @@ do
   call('ZREM', KEYS[@1], unpack(gone))
 end
 
---@ take  in: clock@ dated@ dead@ epoch first@ granted held@ rest@ text@  out: first@ held@ text@
+--@ place  in: answers at@ dead@ first@ granted held@ runs  out: first@ held@
 if dead@[1] and first@ then
   --@include drop
 elseif dead@[1] then
   call('UNLINK', KEYS[@1])
 end
 do
-  local n = min(granted, 9007199254740992 - held@) -- only Charge reaches this
-  local finish = dated@ + ARGV[@2] * 1000
-  held@, first@, text@ = held@ + n, min(first@ or finish, finish), format('%s %d %d', epoch, finish, n)
-  call('ZADD', KEYS[@1], -1 - dated@, 'clock', -held@, 'held', finish, text@)
-  call('PEXPIRE', KEYS[@1], format('%d', max(call('PTTL', KEYS[@1]), ARGV[@2])))
-end
-
---@ release  in: at@ clock@ dead@ first@ held@ n receipts rest@
--- Returns the permits whose lease ends first, or with a receipt those of its grant.
-do
-  local receipt, due, found, own = receipts[@], n, {}, nil
-  if receipt then
-    local head, finish = match(receipt, '^(%w+ (%d+) )%d+$')
-    if first@ and finish and finish + 0 > at@ then
-      own, found = head, call('ZRANGEBYSCORE', KEYS[@1], finish, finish, 'WITHSCORES', 'LIMIT', 0, 256)
-    end
-  elseif first@ then
-    found = call('ZRANGEBYSCORE', KEYS[@1], format('(%d', at@), '+inf', 'WITHSCORES', 'LIMIT', 0, min(n, 2048))
-  end
-  for i = 1, #found, 2 do
-    local head, count = match(found[i], '^(%w+ %d+ )(%d+)$')
-    if not head then
-      return {3, @, found[i]}
-    elseif due > 0 and (not own or head == own) then
-      local back = min(due, count)
-      due, held@ = due - back, held@ - back
-      dead@[#dead@ + 1] = found[i]
-      dead@[#dead@ + 1] = found[i + 1]
-      if back < count + 0 then
-        rest@ = {found[i + 1], head .. format('%d', count - back)}
+  held@ = held@ + granted
+  local finish, change, n = at@ + ARGV[@2], {-1 - at@, 'clock', -held@, 'held'}, 0
+  for permits, times in string.gmatch(runs == '' and format('%d*1', granted) or runs, '(%d+)%*(%d+)') do
+    for _ = 1, times + 0 do
+      n = n + 1
+      local letter = answers and string.sub(answers, n, n) or 'g'
+      if letter == 'p' then
+        permits = match(answers, '%d+$')
+      end
+      if letter == 'g' or letter == 'p' then
+        change[#change + 1] = finish
+        change[#change + 1] = format('%s %d %s %s', ARGV[@3], n - 1, permits, ARGV[@2])
       end
     end
   end
-  if due < n and held@ > 0 then
-    --@include drop
-  elseif due < n then
-    call('UNLINK', KEYS[@1])
+  first@ = min(first@ or finish, finish)
+  call('ZADD', KEYS[@1], unpack(change))
+  call('PEXPIRE', KEYS[@1], format('%d', max(call('PTTL', KEYS[@1]), ARGV[@2])))
+end
+
+--@ return  in: at@ dead@ held@ places  out: held@
+for i = 1, #places do
+  local finish = call('ZSCORE', KEYS[@1], places[i])
+  if finish and finish + 0 > at@ then
+    held@ = held@ - match(places[i], '^%w+ %d+ (%d+) %d+$')
+    dead@[#dead@ + 1] = places[i]
+    dead@[#dead@ + 1] = finish
+  end
+end
+if dead@[1] and held@ > 0 then
+  --@include drop
+elseif dead@[1] then
+  call('UNLINK', KEYS[@1])
+end
+
+--@ renew  in: at@ ended places
+do
+  local finish, change = at@ + ARGV[@2], {-1 - at@, 'clock'}
+  for i = 1, #places do
+    local before = call('ZSCORE', KEYS[@1], places[i])
+    if before and before + 0 > at@ then
+      change[#change + 1] = max(before, finish)
+      change[#change + 1] = places[i]
+    else
+      ended[#ended + 1] = i
+    end
+  end
+  if change[3] then
+    call('ZADD', KEYS[@1], unpack(change))
+    call('PEXPIRE', KEYS[@1], format('%d', max(call('PTTL', KEYS[@1]), ARGV[@2])))
   end
 end
 
@@ -118,8 +128,8 @@ end
 -- The held permits, and the times until the last and until the next lease ends.
 local report@ = {text@, held@, 0, 0}
 if held@ > 0 then
-  local last = call('ZRANGE', KEYS[@1], -1, -1, 'WITHSCORES')[2] + 0
-  report@[3], report@[4] = last - last % 1000 - now, first@ - first@ % 1000 - now
+  local last = call('ZRANGE', KEYS[@1], -1, -1, 'WITHSCORES')[2]
+  report@[3], report@[4] = last * 1000 - now, first@ * 1000 - now
 end
 
 --@ hold  in: holds rival t waiters  out: holds since@

@@ -18,53 +18,129 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
+// placesOf returns the places of a batch, of the requests that were granted, and of the only InFlight.
+func placesOf(l *Limiter, batch *engine.Batch) (all []string) {
+	p, at := l.wire.members[l.wire.plan.holds[0].index].policy.(InFlight), l.wire.plan.holds[0]
+	for i, r := range batch.Requests {
+		if r.Allowed {
+			all = append(all, placeOf(batch.Args[at.id], i, r.Granted, p.Lease))
+		}
+	}
+	return all
+}
+
+// hold takes permits, and returns the place.
+func (f *clocked) hold(l *Limiter, permits int64) string {
+	f.Helper()
+	all := placesOf(l, f.ask(l, engine.Ask{Permits: permits}))
+	require.Len(f, all, 1)
+	return all[0]
+}
+
+func callsOf(l *Limiter) *places {
+	return &places{l.wire.plan, l.wire.members[l.wire.plan.holds[0].index]}
+}
+
+// giveBack returns places, and reports the free permits.
+func (f *clocked) giveBack(l *Limiter, places ...string) int64 {
+	f.Helper()
+	require.NoError(f, callsOf(l).Return(f.Context(), places))
+	return peekAll(f, l)[l.wire.plan.holds[0].index].Remaining
+}
+
 func TestInFlight_WorkedExample(t *testing.T) {
 	f := newClocked(t)
-	l := New(f.client, "name", InFlight{2, 10 * time.Second})
+	l := New(f.client, "name", InFlight{2, 10 * time.Second, false})
 	f.set(begin - begin%1000)
-	a := f.take(l, 1)
+	a := f.hold(l, 1)
 	f.advance(time.Second)
-	b := f.take(l, 1)
+	b := f.hold(l, 1)
 	f.advance(time.Second)
 	assert.Equal(t, rratelimiter.Decision{Limit: 2, RetryAfter: time.Second, ResetAfter: 9 * time.Second},
 		redistest.Result(t, l.Take, 1))
 	f.advance(time.Second)
-	f.refund(l, a, 1)
-	c := f.take(l, 1)
+	f.giveBack(l, a)
+	c := f.hold(l, 1)
 	f.advance(7700 * time.Millisecond)
 	denied := redistest.Result(t, l.Take, 1)
 	assert.Equal(t, 300*time.Millisecond, denied.RetryAfter, "a lease ends earlier")
 	f.advance(300 * time.Millisecond)
 	assert.EqualValues(t, 1, peekAll(t, l)[0].Remaining, "the second has returned by itself")
-	f.take(l, 1)
+	d := f.hold(l, 1)
 	f.advance(time.Second)
-	assert.Zero(t, f.refund(l, b, 1).Remaining, "a call that outlived its lease returns nothing of others")
-	assert.Zero(t, f.refund(l, a, 1).Remaining)
-	assert.EqualValues(t, 1, f.refund(l, c, 1).Remaining)
-	require.NoError(t, l.Release(t.Context(), 5))
+	assert.Zero(t, f.giveBack(l, b), "a call that outlived its lease returns nothing of others")
+	assert.Zero(t, f.giveBack(l, a, a, b))
+	assert.EqualValues(t, 1, f.giveBack(l, c))
+	assert.EqualValues(t, 2, f.giveBack(l, d, c))
 	assert.Empty(t, f.redis.Keys(), "nothing is held")
 }
 
 // TestInFlight_LeasesWithOneEnd_AreReturnedByTheirGrants: a deployment has changed the lease.
 func TestInFlight_LeasesWithOneEnd_AreReturnedByTheirGrants(t *testing.T) {
 	f := newClocked(t)
-	long, short := New(f.client, "name", InFlight{9, 2 * time.Second}), New(f.client, "name", InFlight{9, time.Second})
-	a := f.take(long, 3)
+	long := New(f.client, "name", InFlight{9, 2 * time.Second, false})
+	short := New(f.client, "name", InFlight{9, time.Second, false})
+	a := f.hold(long, 3)
 	f.advance(time.Second)
-	b := f.take(short, 2)
-	assert.EqualValues(t, 6, f.refund(long, b, 3).Remaining)
-	assert.EqualValues(t, 6, f.refund(long, b, 3).Remaining)
-	assert.EqualValues(t, 9, f.refund(short, a, 9).Remaining)
+	b := f.hold(short, 2)
+	assert.EqualValues(t, 6, f.giveBack(long, b))
+	assert.EqualValues(t, 6, f.giveBack(long, b))
+	assert.EqualValues(t, 9, f.giveBack(short, a))
+}
+
+// TestInFlight_SharedCall_EachRequestHasAPlace: to return one again and again returns none of another.
+func TestInFlight_SharedCall_EachRequestHasAPlace(t *testing.T) {
+	f := newClocked(t)
+	l := New(f.client, "name", FixedWindow{1000, time.Hour, false}, InFlight{8, time.Minute, false})
+	batch := f.ask(l, engine.Ask{Permits: 1}, engine.Ask{Permits: 1}, engine.Ask{Permits: 9}, engine.Ask{Permits: 3},
+		engine.Ask{Permits: 1, UpTo: 7}, engine.Ask{Permits: 1})
+	all := placesOf(l, batch)
+	require.Len(t, all, 4)
+	assert.Zero(t, peekAll(t, l)[1].Remaining)
+	for range 3 {
+		assert.EqualValues(t, 1, f.giveBack(l, all[1]))
+	}
+	assert.EqualValues(t, 4, f.giveBack(l, all[2]))
+	assert.EqualValues(t, 7, f.giveBack(l, all[3]), "the rest that was free")
+	assert.EqualValues(t, 8, f.giveBack(l, all[0]))
+	assert.EqualValues(t, 992, peekAll(t, l)[0].Remaining, "the rate stays")
+	all = placesOf(l, f.ask(l, slices.Repeat([]engine.Ask{{Permits: 1}}, engine.MaxRequests)...))
+	require.Len(t, all, 8)
+	assert.EqualValues(t, 8, f.giveBack(l, all...))
+}
+
+// TestInFlight_Renew_ProlongsTheLease, unless it has ended.
+func TestInFlight_Renew_ProlongsTheLease(t *testing.T) {
+	f := newClocked(t)
+	l := New(f.client, "name", InFlight{5, 10 * time.Second, true})
+	a, b := f.hold(l, 1), f.hold(l, 2)
+	f.advance(9 * time.Second)
+	c := f.hold(l, 1)
+	ended, err := callsOf(l).Renew(t.Context(), []string{a, "other 0 1 5", c})
+	require.NoError(t, err)
+	assert.Equal(t, []int{1}, ended)
+	f.advance(time.Second)
+	assert.EqualValues(t, 3, peekAll(t, l)[0].Remaining, "the lease of b has ended")
+	ended, err = callsOf(l).Renew(t.Context(), []string{b, a})
+	require.NoError(t, err)
+	assert.Equal(t, []int{0}, ended)
+	d := f.hold(l, 3)
+	f.advance(9 * time.Second)
+	assert.False(t, redistest.Result(t, l.TryAcquire, 2), "c has ended")
+	assert.EqualValues(t, 1, peekAll(t, l)[0].Remaining)
+	assert.EqualValues(t, 2, f.giveBack(l, a, b, c))
+	assert.EqualValues(t, 5, f.giveBack(l, d))
+	assert.Empty(t, f.redis.Keys())
 }
 
 // TestInFlight_ForeignState_IsAStateError, and stays as it is.
 func TestInFlight_ForeignState_IsAStateError(t *testing.T) {
 	for _, state := range []map[string]float64{
 		{"x": 1}, {"clock": -5}, {"held": -5}, {"clock": -5, "other": -3}, {"clock": 5, "held": -5}, {"clock": -5, "held": 5},
-		{"clock": -5, "held": -3, "x": 1}, {"clock": -5, "held": -3, "a 9 1": 9, "a 10 x": 10},
+		{"clock": -5, "held": -3, "x": 1}, {"clock": -5, "held": -3, "a 0 1 9": 9, "a 0 x 9": 10},
 	} {
 		f := newClocked(t)
-		l := New(f.client, "name", InFlight{5, time.Hour})
+		l := New(f.client, "name", InFlight{5, time.Hour, false})
 		for member, score := range state {
 			_, err := f.redis.ZAdd(l.wire.keys[0], score, member)
 			require.NoError(t, err)
@@ -72,7 +148,9 @@ func TestInFlight_ForeignState_IsAStateError(t *testing.T) {
 		before := f.redis.Dump()
 		var stateErr *rratelimiter.StateError
 		require.ErrorAs(t, redistest.Err(l.Take(t.Context(), 1)), &stateErr, "%v", state)
-		require.ErrorAs(t, l.Release(t.Context(), 1), &stateErr, "%v", state)
+		require.ErrorAs(t, callsOf(l).Return(t.Context(), []string{"a 0 1 9"}), &stateErr, "%v", state)
+		_, err := callsOf(l).Renew(t.Context(), []string{"a 0 1 9"})
+		require.ErrorAs(t, err, &stateErr, "%v", state)
 		assert.Equal(t, before, f.redis.Dump())
 	}
 }
@@ -80,7 +158,7 @@ func TestInFlight_ForeignState_IsAStateError(t *testing.T) {
 // TestPause_BesideInFlight_HasNoPace: the permits are those that are free.
 func TestPause_BesideInFlight_HasNoPace(t *testing.T) {
 	f := newClocked(t)
-	l := New(f.client, "name", InFlight{8, time.Hour}, Pause{time.Hour})
+	l := New(f.client, "name", InFlight{8, time.Hour, false}, Pause{time.Hour})
 	require.NoError(t, l.Pause(t.Context(), time.Minute))
 	require.False(t, redistest.Result(t, l.TryAcquire, 1))
 	f.advance(time.Minute + time.Millisecond)
@@ -88,32 +166,31 @@ func TestPause_BesideInFlight_HasNoPace(t *testing.T) {
 }
 
 func TestInFlight_InvalidFields_AreErrors(t *testing.T) {
-	for _, p := range []InFlight{{0, time.Second}, {1_000_001, time.Second}, {1, 0}, {1, time.Microsecond},
-		{-1, time.Second}} {
+	for _, p := range []InFlight{{0, time.Second, false}, {1_000_001, time.Second, false}, {1, 0, false},
+		{1, time.Microsecond, false}, {-1, time.Second, false}, {1, 99 * time.Millisecond, true}} {
 		require.ErrorIs(t, Validate(p), rratelimiter.ErrInvalidRate, "%+v", p)
 	}
-	require.NoError(t, Validate(InFlight{1_000_000, time.Millisecond}))
-	require.Error(t, Validate(InFlight{1, time.Second}, InFlight{2, time.Minute}), "they share a key")
-	l := New(newClocked(t).client, "name", InFlight{5, time.Second})
+	require.NoError(t, Validate(InFlight{1_000_000, time.Millisecond, false}))
+	require.Error(t, Validate(InFlight{1, time.Second, false}, InFlight{2, time.Minute, false}), "they share a key")
+	l := New(newClocked(t).client, "name", InFlight{5, time.Second, false})
 	require.ErrorIs(t, redistest.Err(l.Take(t.Context(), 6)), rratelimiter.ErrPermitsExceedRate)
 }
 
-// placeGrant is a grant of TestInFlight_RefundsResetsAndClocks_AreExact.
-type placeGrant struct {
-	end      int64 // by the latest clock, milliseconds
-	permits  int64
-	receipts []string
+// testPlace is a place of TestInFlight_ReturnsRenewalsAndClocks_AreExact.
+type testPlace struct {
+	member       string
+	end, permits int64 // by the latest clock, milliseconds
 }
 
-// TestInFlight_RefundsResetsAndClocks_AreExact: the clocks of clients differ and jump, and the lease and
-// the permits change. Clients take, charge, refund in parts, more than once and too late, and release.
+// TestInFlight_ReturnsRenewalsAndClocks_AreExact: the clocks of clients differ and jump, and the lease and
+// the permits change. Requests share calls, and their places are renewed and returned, more than once and too late.
 // After each call exactly those permits are held whose lease has not ended by the latest clock.
-func TestInFlight_RefundsResetsAndClocks_AreExact(t *testing.T) {
+func TestInFlight_ReturnsRenewalsAndClocks_AreExact(t *testing.T) {
 	for seed := range uint64(redistest.Deep(10, 200)) {
 		f, random := newClocked(t), rand.New(rand.NewPCG(seed, 0))
 		f.back = true
-		policies := []InFlight{{20, time.Second}, {20, 3 * time.Second}, {12, time.Second}}
-		var held, gone []*placeGrant
+		policies := []InFlight{{20, time.Second, true}, {20, 3 * time.Second, false}, {12, time.Second, false}}
+		var held, gone []*testPlace
 		var clock, server, log = int64(0), int64(begin), []string{}
 		for step := range 300 {
 			server += random.Int64N(1 + random.Int64N(300_000))
@@ -125,57 +202,61 @@ func TestInFlight_RefundsResetsAndClocks_AreExact(t *testing.T) {
 				clock = 0 // of a state that has gone
 			}
 			at := max(clock, f.now/1000)
-			live := slices.DeleteFunc(slices.Clone(held), func(g *placeGrant) bool { return g.end <= at })
-			sum := int64(0)
-			for _, g := range live {
-				sum += g.permits
+			live, sum := []*testPlace{}, int64(0)
+			for _, g := range held {
+				if g.end > at {
+					live, sum = append(live, g), sum+g.permits
+				}
 			}
 			about := fmt.Sprintf("seed %d, step %d after %s", seed, step, strings.Join(log[max(0, len(log)-9):], "; "))
-			n := 1 + random.Int64N(5)
+			some := slices.Concat(held, gone)
+			random.Shuffle(len(some), func(i, j int) { some[i], some[j] = some[j], some[i] })
+			some = some[:min(len(some), 1+random.IntN(4))]
+			var members []string
+			for _, g := range some {
+				members = append(members, g.member)
+			}
 			what := ""
 			switch kind := random.IntN(40); {
 			case kind == 0:
 				what = "Reset"
 				require.NoError(t, l.Reset(t.Context()))
 				gone, held = append(gone, held...), nil
-			case kind == 1:
-				what = fmt.Sprint("Charge ", n)
-				redistest.Result(t, l.Charge, n)
-				live = append(live, &placeGrant{at + p.Lease.Milliseconds(), n, nil})
-				held, clock = live, at
-			case kind < 6:
-				what = fmt.Sprint("Release ", n)
-				require.NoError(t, l.Release(t.Context(), n))
-				if len(live) > 0 {
-					held, clock = live, at
+			case kind < 14:
+				what = fmt.Sprint("return ", members)
+				require.NoError(t, callsOf(l).Return(t.Context(), members))
+				left := slices.DeleteFunc(live, func(g *testPlace) bool { return slices.Contains(some, g) })
+				if gone = append(gone, some...); len(left) < len(held) {
+					held, clock = left, at
 				}
-				slices.SortStableFunc(live, func(a, b *placeGrant) int { return int(a.end - b.end) })
-				for _, g := range live {
-					back := min(n, g.permits)
-					n, g.permits = n-back, g.permits-back
-				}
-			case kind < 20 && len(held)+len(gone) > 0:
-				all := slices.Concat(held, gone)
-				g := all[random.IntN(len(all))]
-				what = fmt.Sprintf("refund %d of %+v", n, *g)
-				if g.receipts == nil {
-					break
-				}
-				require.NoError(t, l.wire.refund(t.Context(), n, g.receipts...))
-				if back := min(n, g.permits); back > 0 && slices.Contains(live, g) {
-					g.permits -= back
-					held, clock = live, at
+			case kind < 20:
+				what = fmt.Sprint("renew ", members)
+				ended, err := callsOf(l).Renew(t.Context(), members)
+				require.NoError(t, err)
+				for i, g := range some {
+					require.Equal(t, !slices.Contains(live, g), slices.Contains(ended, i), "%s; %s", about, what)
+					if slices.Contains(live, g) {
+						g.end, clock = max(g.end, at+p.Lease.Milliseconds()), at
+					}
 				}
 			default:
-				what = fmt.Sprint("Take ", n)
-				batch := f.ask(l, engine.Ask{Permits: n})
-				require.Equal(t, sum+n <= p.Permits, batch.Requests[0].Allowed, "%s: %s of %d", about, what, sum)
-				if sum+n <= p.Permits {
-					live = append(live, &placeGrant{at + p.Lease.Milliseconds(), n, receiptsOf(batch)})
-					held, clock = live, at
+				asks := make([]engine.Ask, 1+random.IntN(3))
+				for i := range asks {
+					asks[i].Permits = 1 + random.Int64N(5)
+				}
+				what = fmt.Sprint("Take ", asks)
+				batch := f.ask(l, asks...)
+				places := placesOf(l, batch)
+				for i, ask := range asks {
+					require.Equal(t, sum+ask.Permits <= p.Permits, batch.Requests[i].Allowed, "%s: %s of %d", about, what, sum)
+					if batch.Requests[i].Allowed {
+						live = append(live, &testPlace{places[0], at + p.Lease.Milliseconds(), ask.Permits})
+						sum, places = sum+ask.Permits, places[1:]
+						held, clock = live, at
+					}
 				}
 			}
-			if held = slices.DeleteFunc(held, func(g *placeGrant) bool { return g.permits == 0 }); len(held) == 0 {
+			if len(held) == 0 {
 				held = nil
 			}
 			log = append(log, fmt.Sprintf("%s at %d", what, f.now-begin))
@@ -191,36 +272,30 @@ func TestInFlight_RefundsResetsAndClocks_AreExact(t *testing.T) {
 	}
 }
 
-// TestInFlight_ManyGrants_AreExact: more leases end, and more grants are released, than a page has.
+// TestInFlight_ManyGrants_AreExact: more leases end than a page has.
 func TestInFlight_ManyGrants_AreExact(t *testing.T) {
 	f := newClocked(t)
-	l := New(f.client, "name", InFlight{3000, time.Minute})
+	l := New(f.client, "name", InFlight{3000, time.Minute, false})
 	f.set(begin - begin%1000)
-	var receipts [][]string
+	var all []string
 	for range 2000 {
-		receipts = append(receipts, f.take(l, 1))
+		all = append(all, f.hold(l, 1))
 	}
 	f.advance(time.Second)
-	f.take(l, 1000)
+	large := f.hold(l, 1000)
 	assert.False(t, redistest.Result(t, l.Take, 1).Allowed)
-	for _, r := range receipts[100:900] { // all of the same time
-		f.refund(l, r, 1)
-	}
-	assert.EqualValues(t, 800, peekAll(t, l)[0].Remaining)
-	require.NoError(t, l.Release(t.Context(), 600))
-	assert.EqualValues(t, 1400, peekAll(t, l)[0].Remaining)
-	f.advance(59*time.Second + time.Millisecond) // a grant more than 1000 in a millisecond is of the next one
-	assert.True(t, redistest.Result(t, l.Take, 2000).Allowed, "the leases of 600 grants have ended")
+	assert.EqualValues(t, 1000, f.giveBack(l, all[100:1100]...))
+	f.advance(59 * time.Second)
+	assert.True(t, redistest.Result(t, l.Take, 2000).Allowed, "the leases of 1000 grants have ended")
 	assert.False(t, redistest.Result(t, l.Take, 1).Allowed)
-	require.NoError(t, l.Release(t.Context(), 1500))
-	assert.EqualValues(t, 1500, peekAll(t, l)[0].Remaining)
+	assert.EqualValues(t, 1000, f.giveBack(l, large))
 }
 
 // TestInFlight_ScriptStops_GrantsNoMore: a command is not permitted, at any point of a script.
 func TestInFlight_ScriptStops_GrantsNoMore(t *testing.T) {
 	for _, command := range []string{"ZADD", "ZREM", "PEXPIRE", "UNLINK", "PTTL"} {
 		withRedis(t, func(t *testing.T, f *fixture) {
-			l := New(f.client, "name", InFlight{10, time.Minute})
+			l := New(f.client, "name", InFlight{10, time.Minute, false})
 			require.True(t, redistest.Result(t, l.TryAcquire, 3))
 			time.Sleep(time.Second)
 			require.True(t, redistest.Result(t, l.TryAcquire, 6))
@@ -249,63 +324,11 @@ func stopAt(command string, c call, l *Limiter) func(f *fixture) error {
 	}
 }
 
-// TestTaken_InFlight_ReturnsThePlace whatever the final cost of the rate is, once, also if replies are lost.
-func TestTaken_InFlight_ReturnsThePlace(t *testing.T) {
-	for _, actual := range []int64{0, 1, 2, 3} {
-		for _, lost := range []int32{0, 1, 2, 3} {
-			withRedis(t, func(t *testing.T, f *fixture) {
-				client, lose := lossyClient(t, f)
-				l := New(client, "name", SlidingLog{20, time.Hour}, InFlight{5, time.Minute})
-				var taken, other Taken
-				takeAll(t, &taken, 2, l)
-				require.NoError(t, other.Acquire(t.Context(), 3, l))
-				require.Equal(t, []int64{15, 0}, remainingOf(t, l))
-				lose.Store(lost)
-				require.NoError(t, taken.Settle(t.Context(), actual))
-				lose.Store(0)
-				want := []int64{17 - actual, 2}
-				assert.Equal(t, want, remainingOf(t, l), "%d, %d lost", actual, lost)
-				require.NoError(t, taken.Settle(t.Context(), 0))
-				assert.Equal(t, want, remainingOf(t, l), "a second Settle")
-				time.Sleep(time.Minute) // the other call outlives its lease
-				takeAll(t, &taken, 5, l)
-				require.NoError(t, other.Settle(t.Context()))
-				assert.Zero(t, remainingOf(t, l)[1], "nothing of others")
-			})
-		}
-	}
-}
-
-// TestTaken_InFlightBesideRedisson_ReturnsThePlace, also where more was used than Redisson's can be charged.
-func TestTaken_InFlightBesideRedisson_ReturnsThePlace(t *testing.T) {
-	for _, actual := range []int64{0, 1, 2, 3} {
-		withRedis(t, func(t *testing.T, f *fixture) {
-			rate := rratelimiter.Rate{Permits: 20, Interval: time.Hour}
-			shared := f.client.Limiter("{x}:shared", rratelimiter.InitialRate(rate))
-			places := New(f.client, "{x}:places", InFlight{5, time.Minute})
-			var taken Taken
-			takeAll(t, &taken, 2, shared, places)
-			assert.Equal(t, []int64{3}, remainingOf(t, places))
-			err := taken.Settle(t.Context(), actual)
-			assert.Equal(t, actual > 2, err != nil, "%v", err)
-			assert.Equal(t, []int64{5}, remainingOf(t, places))
-			assert.Equal(t, 20-min(2, actual), available(t, shared))
-			var alone Taken
-			takeAll(t, &alone, 2, places)
-			require.NoError(t, alone.Settle(t.Context(), 4), "there is nothing to charge")
-			assert.Equal(t, []int64{5}, remainingOf(t, places))
-			takeAll(t, &alone, 3, places)
-			require.NoError(t, alone.Settle(t.Context(), 1))
-			assert.Equal(t, []int64{5}, remainingOf(t, places), "1 and 2 by the same script")
-		})
-	}
-}
-
 // TestInFlight_Waiters_AreServedInOrder: a place that this Client returns at once, one of another Client
 // within 100 ms.
 func TestInFlight_Waiters_AreServedInOrder(t *testing.T) {
 	withRedis(t, func(t *testing.T, f *fixture) {
-		p := InFlight{2, time.Minute}
+		p := InFlight{2, time.Minute, false}
 		here, there := New(f.client, "name", p), New(rratelimiter.New(f.Conn), "name", p)
 		var own, others Taken
 		takeAll(t, &own, 1, here)
@@ -329,9 +352,12 @@ func TestInFlight_Waiters_AreServedInOrder(t *testing.T) {
 		time.Sleep(100 * time.Millisecond)
 		synctest.Wait()
 		assert.Equal(t, "1 at 100ms", <-served)
-		require.NoError(t, here.Release(t.Context(), 2))
+		time.Sleep(time.Minute - 2150*time.Millisecond)
 		synctest.Wait()
-		assert.Len(t, served, 2)
+		assert.Empty(t, served)
+		time.Sleep(2200 * time.Millisecond)
+		synctest.Wait()
+		assert.Len(t, served, 2, "the leases have ended")
 	})
 }
 
@@ -342,7 +368,7 @@ func TestInFlight_ManyWaiters_AskTenTimesASecond(t *testing.T) {
 		"": nil, "denial cache": {rratelimiter.WithDenialCache(time.Second)},
 	} {
 		runWithRedis(t, name, func(t *testing.T, f *fixture) {
-			l := New(rratelimiter.New(f.Conn, opts...), "name", InFlight{3, time.Hour})
+			l := New(rratelimiter.New(f.Conn, opts...), "name", InFlight{3, time.Hour, false})
 			require.True(t, redistest.Result(t, l.TryAcquire, 3))
 			var all sync.WaitGroup
 			for i := range 500 {
@@ -366,10 +392,11 @@ func TestInFlight_ManyWaiters_AskTenTimesASecond(t *testing.T) {
 func TestInFlight_DenialCache_AsksRedis(t *testing.T) {
 	withRedis(t, func(t *testing.T, f *fixture) {
 		client := rratelimiter.New(f.Conn, rratelimiter.WithDenialCache(time.Hour), rratelimiter.WithLease(time.Second))
-		l := New(client, "name", FixedWindow{5, time.Hour, false}, InFlight{5, time.Hour})
-		require.True(t, redistest.Result(t, l.TryAcquire, 5))
+		l := New(client, "name", FixedWindow{9, time.Hour, false}, InFlight{5, time.Hour, false})
+		var taken Taken
+		takeAll(t, &taken, 5, New(f.client, "name", l.Policies()...))
 		require.False(t, redistest.Result(t, l.TryAcquire, 1))
-		require.NoError(t, New(f.client, "name", l.Policies()...).Release(t.Context(), 1))
+		require.NoError(t, taken.Settle(t.Context(), 5))
 		assert.True(t, redistest.Result(t, l.TryAcquire, 1))
 	})
 }
@@ -379,7 +406,7 @@ func TestInFlight_ShortWaits_AskNoMoreOften(t *testing.T) {
 	for _, timeout := range []time.Duration{time.Millisecond, 20 * time.Millisecond, 50 * time.Millisecond,
 		90 * time.Millisecond, 150 * time.Millisecond} {
 		withRedis(t, func(t *testing.T, f *fixture) {
-			p := InFlight{3, time.Hour}
+			p := InFlight{3, time.Hour, false}
 			l, other := New(f.client, "name", p), New(rratelimiter.New(f.Conn), "name", p)
 			require.True(t, redistest.Result(t, other.TryAcquire, 3))
 			var all sync.WaitGroup

@@ -16,8 +16,11 @@ import (
 )
 
 // ErrNotChargeable is returned by Charge of a Join with a *rratelimiter.Limiter, which cannot owe
-// permits.
-var ErrNotChargeable = errors.New("limit: a limiter of Redisson's layout cannot be charged")
+// permits, and of a limiter that has only an [InFlight].
+var ErrNotChargeable = errors.New("limit: the limiter cannot be charged")
+
+// ErrNotReleasable is returned by Release of a limiter that has only an [InFlight].
+var ErrNotReleasable = errors.New("limit: only the holder of a place of an InFlight returns it")
 
 // Joinable is a *[Limiter], a *[rratelimiter.Limiter], or what Each of package httplimit or grpclimit
 // returns for a request. [Join] accepts no other type. For these packages it may be any type with these

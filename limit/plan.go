@@ -25,7 +25,7 @@ type plan struct {
 	lead    int64          // see scripts/include/share.lua
 	leases  bool           // all policies can lease
 	shared  bool           // a member is of Redisson's layout
-	holds   bool           // a member's permits are held until they are returned
+	holds   []heldMember   // those whose permits are held until they are returned
 	counts  bool           // a member counts denials, so that none is answered from memory
 	spread  time.Duration  // of the waiters for one permit, if a policy is a bucket: see state.Lag
 	kinds   string         // of the policies, for an Observer
@@ -70,7 +70,12 @@ func planOf(client inside.Client, members []member) *plan {
 	slices.Sort(kinds)
 	p.kinds = strings.Join(slices.Compact(kinds), "+")
 	p.leases = !slices.ContainsFunc(members, func(m member) bool { return !m.has("lease") })
-	p.shared, p.holds = slices.ContainsFunc(members, isRedisson), slices.ContainsFunc(members, isHeld)
+	p.shared = slices.ContainsFunc(members, isRedisson)
+	for i, m := range members {
+		if isHeld(m) {
+			p.holds = append(p.holds, heldMember{i, argument(acquire, members, i) + placeArg})
+		}
+	}
 	p.counts = slices.ContainsFunc(members, isPenalty)
 	return p
 }
@@ -193,6 +198,7 @@ func drainable(members []member, index int) string {
 	return strings.Join(free, ", ")
 }
 
-// takesPart reports whether a policy is part of the script of a call. Only release and pause leave
-// those out that do without.
-func (m member) takesPart(c call) bool { return c != release && c != pause || m.has(string(c)) }
+// takesPart reports whether a policy is part of the script of a call. Those that take or read need all.
+func (m member) takesPart(c call) bool {
+	return c == acquire || c == wait || c == charge || c == peek || c == drain || m.has(string(c))
+}

@@ -45,6 +45,9 @@ func joinedLimiters(t testing.TB, client *rratelimiter.Client, p Policy, interva
 // TestReceipt_SameWindow_RefundsItsPermits: in parts too, and if others have taken permits since.
 func TestReceipt_SameWindow_RefundsItsPermits(t *testing.T) {
 	for _, p := range everyPolicy {
+		if _, held := p.(InFlight); held {
+			continue // a refund leaves places as they are
+		}
 		for call := range takingCalls {
 			for _, kind := range []string{"alone", "joined", "joined, shared first"} {
 				quick := call == "Take" || kind == "alone" && (p == models[0].ten || p == tenBucket)

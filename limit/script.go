@@ -24,11 +24,13 @@ const (
 	release call = "release"
 	peek    call = "peek"
 	pause   call = "pause"
+	returns call = "return"
+	renew   call = "renew"
 	drain   call = "drain"
 )
 
 // fixedArguments is the number of arguments of a script before those of its policies.
-var fixedArguments = map[call]int{acquire: 3, wait: 3, charge: 3, release: 2, peek: 1, pause: 2, drain: 3}
+var fixedArguments = map[call]int{acquire: 3, wait: 3, charge: 3, release: 2, peek: 1, pause: 2, returns: 1, renew: 1, drain: 3}
 
 // scripts holds the scripts by call and kinds of policies: as many as a program has combinations.
 var scripts sync.Map // string -> *redisx.Script

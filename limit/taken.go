@@ -22,12 +22,24 @@ import (
 // estimate before a request to a model, for instance, and settle for the tokens of its answer. Use one
 // Taken for each call. The zero Taken holds nothing.
 //
-// What is never settled stays taken. A Taken is safe for concurrent use. Without Redis its calls fail,
-// unless they take from a limiter of package fallback.
+// What is never settled stays taken. Places of an [InFlight] with Renew are renewed until then, so settle in any
+// case. A Taken is safe for concurrent use. Without Redis its calls fail, unless they take from a limiter of package
+// fallback.
 type Taken struct {
 	mu    sync.Mutex
 	takes []*take
+
+	lossMu sync.Mutex
+	loss   *loss // of what is held now; nil before it is needed
 }
+
+// loss is closed when a place is lost.
+type loss struct {
+	once sync.Once
+	ch   chan struct{}
+}
+
+func (l *loss) report(error) { l.once.Do(func() { close(l.ch) }) }
 
 // take is what one Take or Acquire has taken.
 type take struct {
@@ -95,7 +107,7 @@ func (l *Limiter) takeReceipt(ctx context.Context, permits int64, wait bool) (en
 	} else {
 		err = l.Inside(inside.Key{}).Try(ctx, ask, &result)
 	}
-	return result.Answer, receipt.Receipt{Permits: permits, Refund: result.Refund, ReturnHeld: result.ReturnHeld}, err
+	return result.Answer, receipt.Receipt{Permits: permits, Refund: result.Refund, Hold: result.Hold}, err
 }
 
 // errUnsettled is the error of a Taken whose settlement is not known to be over.
@@ -119,10 +131,27 @@ func (t *Taken) add(ctx context.Context, permits int64, wait bool, limiters []Ta
 	if err != nil || !answer.Allowed {
 		return answer, err
 	}
+	r.Hold.Keep(t.currentLoss().report)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.takes = append(t.takes, &take{limiter: redis, receipt: r, id: rand.Text()})
 	return answer, nil
+}
+
+// Lost returns a channel that is closed when the lease of a place of an [InFlight] has ended that t holds. The
+// place counts no longer, and another caller may have it: end the call, or take part no more. Settle reports it too,
+// with an error that is [ErrLost]. A place without Renew is only lost during Settle.
+//
+// The channel is that of what t holds now. After Settle, Lost returns another one.
+func (t *Taken) Lost() <-chan struct{} { return t.currentLoss().ch }
+
+func (t *Taken) currentLoss() *loss {
+	t.lossMu.Lock()
+	defer t.lossMu.Unlock()
+	if t.loss == nil {
+		t.loss = &loss{ch: make(chan struct{})}
+	}
+	return t.loss
 }
 
 func (t *take) isBegun() bool { return !t.begun.IsZero() }
@@ -146,12 +175,15 @@ const (
 // it returns those that still count: after their window, none. Of a [SlidingLog] it also returns none
 // if more than 256 entries have followed. Settle goes on if ctx ends or has ended. It lasts five seconds
 // at most, and tries again while Redis cannot be reached. A lost reply does no harm: Redis remembers for
-// five minutes which settlements have run.
+// half a minute which settlements have run.
 //
 // After an error, t holds what could not be settled: each Take that failed is part of the error. Call
-// Settle again within four minutes, from a goroutine for instance. It uses the numbers of the first
+// Settle again within 20 seconds, from a goroutine for instance. It uses the numbers of the first
 // call, whatever it is given, and does not settle anything twice. What a Take has taken that was under
 // way during the first Settle is released. Calls of one Taken wait while a Settle is under way.
+//
+// If a place is not returned when Settle ends, its error says so. No other Settle is needed: the Client repeats the
+// return until Redis has answered, or the lease has ended.
 //
 // A number below 0, or more than 2^53 above what was taken, is [rratelimiter.ErrInvalidPermits]. So are
 // more numbers than calls that were granted. Both settle nothing.
@@ -170,21 +202,28 @@ func (t *Taken) Settle(ctx context.Context, actual ...int64) error {
 	errs := make([]error, len(t.takes))
 	var all sync.WaitGroup
 	for i, one := range t.takes {
+		one.receipt.Hold.Return()
 		all.Go(func() { errs[i] = one.settle(ctx) })
 	}
 	all.Wait()
 	var left []*take
 	for i, one := range t.takes {
-		if errs[i] == nil {
-			continue
+		if errs[i] != nil {
+			if !errors.Is(errs[i], ErrNotChargeable) && !errors.Is(errs[i], errTooOld) {
+				left = append(left, one)
+			}
+			errs[i] = fmt.Errorf("limit: limiter %q: %d permits were taken and cannot be settled for %d: %w",
+				one.limiter.Name(), one.receipt.Permits, one.actual, errs[i])
 		}
-		if !errors.Is(errs[i], ErrNotChargeable) && !errors.Is(errs[i], errTooOld) {
-			left = append(left, one)
+		if err := one.receipt.Hold.Wait(ctx); err != nil {
+			errs[i] = errors.Join(errs[i], fmt.Errorf("limit: %w", err))
 		}
-		errs[i] = fmt.Errorf("limit: limiter %q: %d permits were taken and cannot be settled for %d: %w",
-			one.limiter.Name(), one.receipt.Permits, one.actual, errs[i])
 	}
-	t.takes = left
+	if t.takes = left; left == nil {
+		t.lossMu.Lock()
+		defer t.lossMu.Unlock()
+		t.loss = nil
+	}
 	return errors.Join(errs...)
 }
 

@@ -29,7 +29,7 @@ func TestTaken_ManyCalls_AreExact(t *testing.T) {
 			shared := client.Limiter("{x}:shared", rratelimiter.InitialRate(rate))
 			own := New(client, "{x}:own", FixedWindow{1000, time.Hour, false}, SlidingWindow{1000, time.Hour, 0},
 				SlidingLog{1000, time.Hour}, TokenBucket{1000, 1, 1000 * time.Hour}, LeakyBucket{1000, 1, 1000 * time.Hour},
-				InFlight{1000, time.Hour})
+				InFlight{1000, time.Hour, false})
 			var calls [40]struct {
 				Taken
 				takes, uses int64

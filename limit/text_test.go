@@ -115,7 +115,12 @@ func TestPolicies_Texts_AreRead(t *testing.T) {
 	inFlight := policy.State{
 		Taken: 6, Ends: 2 * second,
 		Returns: []policy.Return{{AfterMS: second, Permits: 2}, {AfterMS: 2 * second, Permits: 4}},
+		Places: []policy.Place{
+			{AgeMS: 3 * second, EndsMS: 2 * second, Permits: 4, Renewed: true},
+			{AgeMS: second, EndsMS: second, Permits: 2},
+		},
 	}
+	const begun1, begun3 = "loyw3uag", "loyw3sqw"             // seconds ago
 	half := policy.State{Taken: 2, Ends: second, About: true} // 4 were taken a second ago
 	for _, test := range []struct {
 		part, text string // the entries of a list end in commas
@@ -155,15 +160,16 @@ func TestPolicies_Texts_AreRead(t *testing.T) {
 		{"log:2000", "x,e 1699999990000 0 2 2", policy.State{}, false}, // all are expired
 		{"log:2000", "x,e 1700000000000 0 2 2", policy.State{}, true},
 		{"log:2000", "e 1700000000000 0 2", policy.State{}, true},
-		{"inflight", "a 1699999999000999 1,b 1700000001000000 2,c 1700000002000007 4," +
-			"clock -1699999990000008 held -7 c 1700000002000007 4", inFlight, false},
-		{"inflight", "a 1699999999000999 1,b 1700000001000000 2,c 1700000002000007 4," +
-			"held -7 clock -1699999990000008 c 1700000002000007 4", inFlight, false},
-		{"inflight", "x,clock -1700000001000001 held -7 c 1700000001000000 4", policy.State{}, false}, // all are expired
-		{"inflight", "x,clock -1699999990000008 held -7 c 1700000002000007 4", policy.State{}, true},
-		{"inflight", "clock -1699999990000008 held -7", policy.State{}, true},
-		{"inflight", "clock -1699999990000008 x -7 c 1700000002000007 4", policy.State{}, true},
-		{"inflight", "clock -1699999990000008 held -7 c 1700000002000007", policy.State{}, true},
+		{"inflight", begun3 + "x 0 1 9 1699999999999," + begun1 + "y 1 2 2000 1700000001000," + begun3 +
+			"z 0 4 2000 1700000002000,clock -1699999990000 held -7 " + begun3 + "z 0 4 2000 1700000002000", inFlight, false},
+		{"inflight", begun3 + "x 0 1 9 1699999999999," + begun1 + "y 1 2 2000 1700000001000," + begun3 +
+			"z 0 4 2000 1700000002000,held -7 clock -1699999990000 " + begun3 + "z 0 4 2000 1700000002000", inFlight, false},
+		{"inflight", "x,clock -1700000001001 held -7 " + begun1 + " 0 4 9 1700000001000", policy.State{}, false}, // all are expired
+		{"inflight", "x,clock -1699999990000 held -7 " + begun1 + " 0 4 9 1700000002000", policy.State{}, true},
+		{"inflight", "clock -1699999990000 held -7", policy.State{}, true},
+		{"inflight", "clock -1699999990000 x -7 " + begun1 + " 0 4 9 1700000002000", policy.State{}, true},
+		{"inflight", "clock -1699999990000 held -7 " + begun1 + " 0 4 1700000002000", policy.State{}, true},
+		{"inflight", "clock -1699999990000 held -7 a 0 4 9 1700000002000", policy.State{}, true},
 	} {
 		p, ok := policy.ParseKey(test.part)
 		require.True(t, ok)

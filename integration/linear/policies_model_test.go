@@ -77,7 +77,9 @@ func (s policies) step(in Input, out Output, at int64) bool {
 		return true
 	case Charge:
 		for _, p := range s {
-			p.Charge(at, in.Permits)
+			if _, held := p.Model.(*policymodel.InFlight); !held {
+				p.Charge(at, in.Permits)
+			}
 		}
 		return out.lost() || s.decides(out.Decision, s.grants(at, 1), 1, at)
 	case Peek:

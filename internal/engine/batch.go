@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/rratelimiter/rratelimiter/internal/hold"
 	"github.com/rratelimiter/rratelimiter/internal/receipt"
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
@@ -74,6 +75,9 @@ type sentBatch struct {
 	call    *Call        // that is not reported yet; nil without an Observer of calls
 	callers atomic.Int32 // that have not left; of a queue's batch all waiters
 }
+
+// SentAt returns when the call began.
+func (b *Batch) SentAt() time.Time { return b.sent.at }
 
 // Outcome is the result of the call of a batch.
 type Outcome struct {
@@ -273,7 +277,7 @@ type Ask struct {
 	UpTo    int64 // if it is above Permits, the most: as many as are free
 	Detail  bool  // all fields of Answer, not only Allowed
 	Each    bool  // Result.Parts too
-	Receipt bool  // Result.Refund and Result.Return too
+	Receipt bool  // Result.Refund and Result.Hold too
 }
 
 // Most returns the largest number of permits that can be granted.
@@ -296,7 +300,8 @@ type Result struct {
 	From    Source
 
 	// Of the receipt for the granted permits; nil if the Protocol has none.
-	Refund, ReturnHeld receipt.Refund
+	Refund receipt.Refund
+	Hold   *hold.Hold
 }
 
 // Request is one caller's request for permits, and later its result. Protocol.Answer sets the result

@@ -8,7 +8,6 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/rratelimiter/rratelimiter/internal/receipt"
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
@@ -137,7 +136,7 @@ func (l *Limiter) end(ctx context.Context, e *entry, b *Batch) (again bool) {
 		discarded.runLater()
 	}
 	if len(b.Lost) > 0 {
-		if refund, _ := l.Protocol.Receipt(b); refund != nil {
+		if refund := l.Protocol.Receipt(b); refund != nil {
 			refundable, permits := Unattended(ctx), b.LostPermits // others use the batch again
 			go func() { _ = refund(refundable, permits) }()       // if it fails, the permits expire
 		}
@@ -157,10 +156,11 @@ func (l *Limiter) end(ctx context.Context, e *entry, b *Batch) (again bool) {
 }
 
 // finishRequests makes the answers of a batch final: its permits are counted, and its granted requests have their
-// receipts. A waiter that was denied keeps its place. The entry of the batch, if it has one, is locked.
+// receipts. A waiter that was denied keeps its place. What a request holds whose caller has left is returned, and so
+// is what it may hold if the reply was lost. The entry of the batch, if it has one, is locked.
 func (l *Limiter) finishRequests(b *Batch) {
-	err := b.err
-	for _, r := range b.Requests {
+	err, replyLost := b.err, redisx.ReplyLost(b.err)
+	for i, r := range b.Requests {
 		if err == nil && r.Allowed {
 			b.Granted += r.Granted
 		} else if err == nil && r.Err == nil && b.queue != nil && r.state.CompareAndSwap(inFlight, queued) {
@@ -169,18 +169,21 @@ func (l *Limiter) finishRequests(b *Batch) {
 		if r.finish(err) {
 			b.Lost = append(b.Lost, r)
 			b.LostPermits += r.Granted
+			l.Protocol.Hold(b, i, r.Granted).Return()
+		} else if replyLost {
+			l.Protocol.Hold(b, i, r.Most()).Return()
 		}
 	}
 	if b.Granted == 0 {
 		return
 	}
-	refund, returnHeld := b.Lease.Refund, receipt.Refund(nil) // of the same grant, if the call has brought a lease
-	for _, r := range b.Requests {
+	refund := b.Lease.Refund // of the same grant, if the call has brought a lease
+	for i, r := range b.Requests {
 		if r.Receipt && r.Allowed && r.state.Load() == answered {
 			if refund == nil {
-				refund, returnHeld = l.Protocol.Receipt(b)
+				refund = l.Protocol.Receipt(b)
 			}
-			r.Refund, r.ReturnHeld = refund, returnHeld
+			r.Refund, r.Hold = refund, l.Protocol.Hold(b, i, r.Granted)
 		}
 	}
 }

@@ -39,6 +39,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/rratelimiter/rratelimiter/internal/hold"
 	"github.com/rratelimiter/rratelimiter/internal/receipt"
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
@@ -47,7 +48,8 @@ import (
 // flight, while permits are leased, and while a denial is cached. No goroutine outlives the last
 // command to Redis, releases included, by more than 100 ms.
 type Engine struct {
-	Nodes *redisx.Nodes
+	Nodes  *redisx.Nodes
+	Keeper hold.Keeper // of the permits that requests hold
 
 	redis    rueidis.Client
 	now      func() time.Time // nil: the server's clock
@@ -172,9 +174,13 @@ type Protocol interface {
 	// call and returns true. It may set Before as well. Such a reply has granted nothing.
 	Answer(b *Batch, reply rueidis.RedisMessage) (again bool, err error)
 
-	// Receipt returns the Refund and the Return of a receipt for permits that the call of the batch has
-	// Granted to requests. They are nil if that is not possible. They run when the batch is no longer used.
-	Receipt(b *Batch) (refund, returnHeld receipt.Refund)
+	// Receipt returns the Refund of a receipt for permits that the call of the batch has Granted to requests. It is
+	// nil if that is not possible. It runs when the batch is no longer used.
+	Receipt(b *Batch) receipt.Refund
+
+	// Hold returns what the request at an index of the batch holds of so many permits, or would hold if the reply of
+	// the call was lost. It is nil for a limiter without permits that are held.
+	Hold(b *Batch, index int, permits int64) *hold.Hold
 
 	// Explain adds the limiter to the error of a call.
 	Explain(ctx context.Context, err error) error

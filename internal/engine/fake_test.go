@@ -14,6 +14,7 @@ import (
 	"github.com/alicebob/miniredis/v2/server"
 	"github.com/redis/rueidis"
 
+	"github.com/rratelimiter/rratelimiter/internal/hold"
 	"github.com/rratelimiter/rratelimiter/internal/receipt"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
@@ -107,7 +108,9 @@ func (l *fake) Answer(b *Batch, message rueidis.RedisMessage) (again bool, err e
 	return false, nil
 }
 
-func (l *fake) Receipt(b *Batch) (refund, returnHeld receipt.Refund) { return l.refundOf(b), nil }
+func (l *fake) Receipt(b *Batch) receipt.Refund { return l.refundOf(b) }
+
+func (*fake) Hold(*Batch, int, int64) *hold.Hold { return nil }
 
 func (l *fake) refundOf(b *Batch) receipt.Refund {
 	of := b.Args[0]

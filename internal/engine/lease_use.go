@@ -220,8 +220,8 @@ func (h *leaseSet) revoke(releases []release) []release {
 	return releases
 }
 
-// Flush releases all leases, including those of calls in flight, and waits for releases that have
-// begun before. It returns the first error.
+// Flush releases all leases, including those of calls in flight, and waits for releases and for returns of what
+// requests held that have begun before. It returns the first error.
 func (g *Engine) Flush(ctx context.Context) error {
 	_, err := Detach(ctx, func(ctx context.Context) (struct{}, error) {
 		releases := g.revoke(g.registry.ids())
@@ -232,7 +232,7 @@ func (g *Engine) Flush(ctx context.Context) error {
 		for _, run := range releases {
 			run.runLater()
 		}
-		var failed error
+		failed := g.Keeper.Flush(ctx)
 		for _, t := range transfers {
 			<-t.done
 			failed = cmp.Or(failed, t.err)

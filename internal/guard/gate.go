@@ -68,7 +68,6 @@ type Decided struct {
 	Before      *Decided // by what decided and admitted it before; or nil
 
 	finalCost atomic.Int64 // the final cost, or one of the two constants below 0
-	ended     atomic.Bool  // it holds nothing more
 }
 
 const (
@@ -156,6 +155,13 @@ func (g *Gate[R]) decideOne(ctx context.Context, r R, choice *Choice) *Decided {
 	default:
 		d.Answer = g.guard.Ask(ctx, *q)
 	}
+	decided := false
+	defer func() {
+		if !decided { // a callback has panicked
+			g.Visit(ctx, d).end(r, d, 0, true)
+		}
+	}()
+	g.keep(r, d)
 	d.Limiter, d.Shadow, d.Cost, d.At = name, s.Shadow, q.Permits, time.Now()
 	if d.Result == limit.Rejected {
 		for _, i := range d.Description.Violated(d.Outcome) {
@@ -165,6 +171,7 @@ func (g *Gate[R]) decideOne(ctx context.Context, r R, choice *Choice) *Decided {
 	if g.Report != nil {
 		g.Report(r, d.Outcome)
 	}
+	decided = true
 	return d
 }
 
@@ -342,7 +349,13 @@ func (d *Decided) canSettle(cost int64) bool {
 // End settles the final cost of a request after its handler has returned, and returns what it has held.
 // status is that of the response, 0 if it is unknown. If the request was refused, the decisions before it are
 // refunded.
-func (v *Visit[R]) End(r R, status int) { v.end(r, v.decided, status, !v.decided.Passes()) }
+//
+// A client that has its response may send the next request at once. So if the grant left no place free, End waits
+// until its place is returned, for at most a deadline.
+func (v *Visit[R]) End(r R, status int) {
+	defer v.waitForPlaces()
+	v.end(r, v.decided, status, !v.decided.Passes())
+}
 
 // end ends a decision and those before it, also if a callback panics. With free, the request costs nothing.
 func (v *Visit[R]) end(r R, d *Decided, status int, free bool) {
@@ -350,38 +363,50 @@ func (v *Visit[R]) end(r R, d *Decided, status int, free bool) {
 		defer v.end(r, d.Before, status, free)
 	}
 	s, cost := d.Settings, d.finalCost.Swap(handlerReturned)
+	if !s.Keeps || free || cost >= 0 {
+		d.Return()
+	}
 	if free || cost == unsettled && !s.Keeps && status > 0 && s.Refunds != nil && s.Refunds(status) {
 		cost = 0
 	}
-	if d.Receipt.ReturnHeld != nil && (cost >= 0 || !s.Keeps) {
-		defer v.gate.ReturnPlaces(v.Context, r, d)
-	}
 	if cost >= 0 {
-		a := d.Answer
-		a.Receipt.ReturnHeld = nil
-		v.gate.reportUnsettled(r, v.gate.guard.Settle(v.Context, d.Request, a, cost))
+		v.gate.reportUnsettled(r, v.gate.guard.Settle(v.Context, d.Request, d.Answer, cost))
 	}
 }
 
-// returnFor is how long after a request what it has held can be returned, if Redis is down until then.
-const returnFor = 5 * time.Second
+// waitForPlaces waits until the places are returned whose grants have left none free.
+func (v *Visit[R]) waitForPlaces() {
+	var ctx context.Context
+	for d := v.decided; d != nil; d = d.Before {
+		h := d.Receipt.Hold
+		if h == nil || !h.Full || d.Settings.Keeps || v.gate.guard.Down(d.Request.Limiter) {
+			continue
+		}
+		if ctx == nil {
+			limited, stop := context.WithTimeout(context.WithoutCancel(v.Context), v.gate.guard.Deadline())
+			defer stop()
+			ctx = limited
+		}
+		_ = h.Wait(ctx) // the Client repeats the return if it has failed
+	}
+}
 
-// ReturnPlaces returns what a request, if it was limited, has held until its end, once. It does so in the
-// background, where a panic of a callback is dropped.
-func (g *Gate[R]) ReturnPlaces(ctx context.Context, r R, d *Decided) {
-	if d == nil || d.Receipt.ReturnHeld == nil || !d.ended.CompareAndSwap(false, true) {
+// Return begins to return what a request has held, if it was limited. It does so once.
+func (d *Decided) Return() {
+	if d != nil {
+		d.Receipt.Hold.Return()
+	}
+}
+
+// keep begins to renew what a request holds, if its end will be known. A panic of a callback is dropped.
+func (g *Gate[R]) keep(r R, d *Decided) {
+	if d.Receipt.Hold == nil || d.Settings.Keeps {
 		return
 	}
-	go func() {
+	d.Receipt.Hold.Keep(func(err error) {
 		defer func() { _ = recover() }()
-		end := time.Now().Add(returnFor)
-		err := g.guard.Settle(ctx, d.Request, d.Answer, d.Request.Permits)
-		for g.guard.NotRun(d.Request.Limiter, err) && time.Now().Before(end) {
-			time.Sleep(g.guard.Deadline())
-			err = g.guard.Settle(ctx, d.Request, d.Answer, d.Request.Permits)
-		}
 		g.reportUnsettled(r, err)
-	}()
+	})
 }
 
 func (g *Gate[R]) reportUnsettled(r R, err error) {

@@ -16,12 +16,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/rueidis"
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 	"github.com/rratelimiter/rratelimiter/internal/policy"
@@ -163,7 +161,7 @@ func (g *Guard) take(ctx context.Context, q Request) (a Answer, err error) {
 	err = h.Try(ctx, engine.Ask{Permits: q.Permits, Detail: true, Each: each, Receipt: true}, &r)
 	a.Decision, a.fromMemory = rratelimiter.Decision(r.Answer), r.From != engine.FromRedis
 	a.Each = eachOf(r.Parts)
-	a.Receipt = receipt.Receipt{Permits: q.Permits, Refund: r.Refund, ReturnHeld: r.ReturnHeld}
+	a.Receipt = receipt.Receipt{Permits: q.Permits, Refund: r.Refund, Hold: r.Hold}
 	return a, err
 }
 
@@ -247,11 +245,11 @@ func ByMode(mode limit.FailureMode, err error) Answer {
 	return Answered(limit.FailedClosed, err)
 }
 
-// Settle changes the permits that a granted request has taken to its final cost, and returns those that it
-// holds. It has the guard's deadline, even if ctx has ended.
+// Settle changes the permits that a granted request has taken to its final cost. What it holds stays. It has the
+// guard's deadline, even if ctx has ended.
 func (g *Guard) Settle(ctx context.Context, q Request, a Answer, cost int64) error {
 	switch {
-	case a.Result != limit.Acquired || cost == q.Permits && a.Receipt.ReturnHeld == nil:
+	case a.Result != limit.Acquired || cost == q.Permits:
 		return nil
 	case a.Local:
 		return a.Receipt.Settle(ctx, cost, "", nil)
@@ -272,11 +270,5 @@ func (g *Guard) Settle(ctx context.Context, q Request, a Answer, cost int64) err
 	return err
 }
 
-// NotRun reports whether a call was not sent, since the node was down or could not be dialled, or refused by the
-// error that began an outage.
-func (g *Guard) NotRun(l Limiter, err error) bool {
-	var dialled *net.OpError
-	var reply *rueidis.RedisError
-	return errors.Is(err, ErrDown) || errors.As(err, &dialled) && dialled.Op == "dial" ||
-		errors.As(err, &reply) && g.breakerOf(l).isDown()
-}
+// Down reports whether the node of a limiter is down.
+func (g *Guard) Down(l Limiter) bool { return g.breakerOf(l).isDown() }

@@ -3,7 +3,6 @@ package outage
 import (
 	"context"
 	"errors"
-	"net"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -125,17 +124,5 @@ func TestErrors_Text_DoesNotNameThePackage(t *testing.T) {
 	for _, err := range []error{ErrDown, ErrTooManyWaiting, limit.ErrInvalidRequest, probe} {
 		assert.NotContains(t, err.Error(), "outage")
 		assert.Regexp(t, "^rratelimiter: ", err.Error())
-	}
-}
-
-// TestGuard_NotRun_DoesNotRepeatWhatMayHaveRun: a place is returned once.
-func TestGuard_NotRun_DoesNotRepeatWhatMayHaveRun(t *testing.T) {
-	for want, errs := range map[bool][]error{
-		true:  {ErrDown, &callError{err: ErrDown}, &callError{err: &net.OpError{Op: "dial", Err: errors.New("refused")}}},
-		false: {nil, errors.New("lost"), &net.OpError{Op: "read", Err: errors.New("reset")}, context.DeadlineExceeded},
-	} {
-		for _, err := range errs {
-			assert.Equal(t, want, New(time.Second, nil).NotRun(nil, err), "%v", err)
-		}
 	}
 }

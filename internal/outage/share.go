@@ -5,7 +5,6 @@ package outage
 
 import (
 	"container/list"
-	"context"
 	"maps"
 	"math"
 	"slices"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/hold"
 	"github.com/rratelimiter/rratelimiter/internal/policy"
 	"github.com/rratelimiter/rratelimiter/internal/receipt"
 	"github.com/rratelimiter/rratelimiter/limit"
@@ -68,18 +68,16 @@ func (h *heldPermits) add(g *grant) *list.Element {
 // drop removes the grants that have ended.
 func (h *heldPermits) drop(now int64) {
 	for e := h.Front(); e != nil && e.Value.(*grant).end <= now; e = h.Front() {
-		h.free(e, math.MaxInt64)
+		h.free(e)
 	}
 }
 
-// free returns permits of a grant, as far as it still has them.
-func (h *heldPermits) free(e *list.Element, permits int64) {
+// free returns the permits of a grant, if it still has them.
+func (h *heldPermits) free(e *list.Element) {
 	g := e.Value.(*grant)
-	permits = min(permits, g.permits)
-	h.permits, g.permits = h.permits-permits, g.permits-permits
-	if g.permits == 0 {
-		h.Remove(e) // it has no effect on one that was removed
-	}
+	h.permits -= g.permits
+	g.permits = 0
+	h.Remove(e) // it has no effect on one that was removed
 }
 
 // bucketKey identifies the share of a limiter's policy.
@@ -110,10 +108,6 @@ func (b *bucket) take(s shape, now, permits int64) {
 //   - the permits, less all time since
 //   - what was missing after the request, less all time and all refunds since
 func (b *bucket) refund(s shape, after bucket, now, permits int64) {
-	if s.lease > 0 {
-		after.held.free(after.last, permits)
-		return
-	}
 	if b.began > after.taken {
 		return
 	}
@@ -164,10 +158,7 @@ func (b *buckets) decide(q Request, share float64) (Answer, bool) {
 		a.Decision = combineDecisions(each)
 		a.Receipt = receipt.Receipt{Permits: q.Permits, Local: func(more int64) { b.adjust(keys, shapes, after, more) }}
 		if slices.ContainsFunc(shapes, func(s shape) bool { return s.lease > 0 }) {
-			a.Receipt.ReturnHeld = func(_ context.Context, permits int64) error {
-				b.giveBack(after, permits)
-				return nil
-			}
+			a.Receipt.Hold = hold.Local(func() { b.giveBack(after) })
 		}
 	}
 	if len(each) > 1 {
@@ -186,21 +177,23 @@ func (b *buckets) adjust(keys []bucketKey, shapes []shape, after []bucket, more 
 		return
 	}
 	b.updateLocked(keys, now, func(i int, one *bucket) {
-		if more > 0 && shapes[i].lease == 0 { // permits that are held are not charged
+		switch {
+		case shapes[i].lease > 0: // giveBack returns permits that are held
+		case more > 0:
 			one.take(shapes[i], now, more)
-		} else if more < 0 {
+		default:
 			one.refund(shapes[i], after[i], now, -more)
 		}
 	})
 }
 
-// giveBack returns permits that a request holds. after is the buckets as the request left them.
-func (b *buckets) giveBack(after []bucket, permits int64) {
+// giveBack returns the permits that a request holds. after is the buckets as the request left them.
+func (b *buckets) giveBack(after []bucket) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, one := range after {
 		if one.held != nil {
-			one.held.free(one.last, permits)
+			one.held.free(one.last)
 		}
 	}
 }

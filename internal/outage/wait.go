@@ -31,6 +31,7 @@ func (g *Guard) askAndWait(ctx context.Context, q Request) Answer {
 			if left := q.Paused(a.Result == limit.Acquired && !a.Local); left > 0 {
 				// The pause began during the call or the wait, so the permit is too early: refund it. A permit
 				// that cannot be refunded is lost.
+				a.Receipt.Hold.Return()
 				_ = g.Settle(ctx, q, a, 0)
 				a = pausedFor(left)
 			}
@@ -159,7 +160,7 @@ func callWait(ctx context.Context, q Request, most time.Duration) (a Answer, err
 		}
 		a.Decision.Allowed, err = h.Wait(ctx, engine.Ask{Permits: q.Permits, Each: q.Each, Receipt: true}, deadline, &r)
 		a.Left, a.LeftEach = rratelimiter.Decision(r.Answer), eachOf(r.Parts)
-		a.Receipt = receipt.Receipt{Refund: r.Refund, ReturnHeld: r.ReturnHeld}
+		a.Receipt = receipt.Receipt{Refund: r.Refund, Hold: r.Hold}
 		a.fromMemory = r.From != engine.FromRedis
 	} else {
 		l, _ := q.Limiter.(queuer)

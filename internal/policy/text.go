@@ -13,9 +13,9 @@ import (
 // Content is what Redis holds of a policy.
 type Content struct {
 	// Text is a string of at most Longest bytes, or the newest entry of a list. Of a sorted set it is the
-	// first two members with their scores, and then the last member, with spaces between them.
+	// first two members and the last one, each with its score, with spaces between them.
 	Text    string
-	Entries iter.Seq[string] // of a list, the oldest first; of a sorted set those behind the first two
+	Entries iter.Seq[string] // of a list, the oldest first; of a sorted set those behind the first two, with their scores
 	TTL     int64            // milliseconds; below 0 if the key never expires
 	Now     time.Time
 }
@@ -28,7 +28,19 @@ type State struct {
 	Busy    int64    // OnCredit, Pausing: until the next request is granted
 	Ends    int64    // until nothing is taken
 	Returns []Return // as far as the state has their times
+	Places  []Place  // Held: those of the requests, the oldest first
 }
+
+// Place is what one request holds.
+type Place struct {
+	AgeMS   int64 `json:"age_ms"` // by the clock of its Client
+	EndsMS  int64 `json:"ends_ms"`
+	Permits int64 `json:"permits"`
+	Renewed bool  `json:"renewed,omitempty"` // its lease was renewed at least once
+}
+
+// MaxPlaces is the number of Places that are enough.
+const MaxPlaces = 10_000
 
 // MaxReturns is the number of Returns that are enough.
 const MaxReturns = 256

@@ -23,7 +23,7 @@ func (m *InFlight) at(now int64) (grants [][2]int64, at int64) {
 	return grants, at
 }
 
-// Charge implements Model.
+// Charge implements Model. A limiter does it only for a grant.
 func (m *InFlight) Charge(now, n int64) {
 	grants, at := m.at(now)
 	grants = append(grants, [2]int64{at + m.Lease, n})
@@ -31,24 +31,8 @@ func (m *InFlight) Charge(now, n int64) {
 	slices.SortStableFunc(m.grants, func(a, b [2]int64) int { return int(a[0] - b[0]) })
 }
 
-// Release implements Model.
-func (m *InFlight) Release(now, n int64) {
-	grants, at := m.at(now)
-	if len(grants) == 0 {
-		return
-	}
-	m.last = at
-	for n > 0 && len(grants) > 0 {
-		back := min(n, grants[0][1])
-		n -= back
-		if grants[0][1] -= back; grants[0][1] == 0 {
-			grants = grants[1:]
-		}
-	}
-	if m.grants = grants; len(grants) == 0 {
-		m.grants = nil
-	}
-}
+// Release implements Model: only the holder of permits returns them.
+func (*InFlight) Release(int64, int64) {}
 
 // Free implements Model.
 func (m *InFlight) Free(now int64) int64 {

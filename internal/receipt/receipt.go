@@ -6,10 +6,10 @@
 package receipt
 
 import (
-	"cmp"
 	"context"
 	"errors"
 
+	"github.com/rratelimiter/rratelimiter/internal/hold"
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
@@ -23,13 +23,13 @@ type Receipt struct {
 	// it is.
 	Refund Refund
 
-	// ReturnHeld returns permits of policies that hold them until they are returned, whatever the final cost
-	// is, and only of these; nil without such a policy.
-	ReturnHeld Refund
-
 	// Local settles permits that Redis did not grant: it charges more of them, or with a number below 0
-	// refunds some. Permits that are held are not charged.
+	// refunds some.
 	Local func(more int64)
+
+	// Hold is what the request holds until it is returned, whatever the final cost is: the calls above leave it as it
+	// is. It is nil without a policy whose permits are held.
+	Hold *hold.Hold
 }
 
 // Refund returns permits of one grant.
@@ -38,31 +38,24 @@ type Refund func(ctx context.Context, permits int64) error
 // Charge takes permits, free or not.
 type Charge func(ctx context.Context, permits int64) error
 
-// Settle refunds or charges the difference between the permits and a final cost, and returns what policies
-// hold. charge is nil if the limiter has no such call. A settlement that is not possible is
-// errors.ErrUnsupported. With an id, the calls may be made again after their replies were lost: see
-// redisx.Once.
+// Settle refunds or charges the difference between the permits and a final cost. charge is nil if the limiter has no
+// such call. A settlement that is not possible is errors.ErrUnsupported. With an id, the calls may be made again after
+// their replies were lost: see redisx.Once.
 func (r Receipt) Settle(ctx context.Context, cost int64, id string, charge Charge) (err error) {
-	once := func(part string) context.Context {
-		if id == "" {
-			return ctx
-		}
-		return redisx.Once(ctx, id+part)
-	}
 	more := cost - r.Permits
-	if held := min(cost, r.Permits); r.ReturnHeld != nil && held > 0 { // the refund returns the rest of what is held
-		err = r.ReturnHeld(once(" held"), held)
-	}
 	switch {
 	case more == 0:
-		return err
+		return nil
 	case r.Local != nil:
 		r.Local(more)
-		return err
+		return nil
 	case more < 0 && r.Refund != nil:
-		return cmp.Or(err, r.Refund(once(""), -more))
+		if id != "" {
+			ctx = redisx.Once(ctx, id)
+		}
+		return r.Refund(ctx, -more)
 	case more > 0 && charge != nil:
-		return cmp.Or(err, charge(ctx, more))
+		return charge(ctx, more)
 	}
 	return errors.ErrUnsupported
 }

@@ -15,10 +15,6 @@ func TestSettle_Cost_IsRefundedOrCharged(t *testing.T) {
 		got = append(got, permits)
 		return nil
 	}
-	held := func(_ context.Context, permits int64) error {
-		got = append(got, 200+permits)
-		return nil
-	}
 	local := func(more int64) { got = append(got, 100+more) }
 	for name, test := range map[string]struct {
 		receipt Receipt
@@ -32,12 +28,8 @@ func TestSettle_Cost_IsRefundedOrCharged(t *testing.T) {
 		"the same":               {Receipt{3, nil, nil, nil}, nil, 3, nil, nil},
 		"less, without a refund": {Receipt{3, nil, nil, nil}, call, 1, nil, errors.ErrUnsupported},
 		"more, without a charge": {Receipt{3, call, nil, nil}, nil, 4, nil, errors.ErrUnsupported},
-		"less, local":            {Receipt{3, nil, nil, local}, nil, 1, []int64{98}, nil},
-		"held, less":             {Receipt{3, call, held, nil}, nil, 1, []int64{201, 2}, nil},
-		"held, the same":         {Receipt{3, call, held, nil}, nil, 3, []int64{203}, nil},
-		"held, more":             {Receipt{3, call, held, nil}, call, 5, []int64{203, 2}, nil},
-		"held, nothing used":     {Receipt{3, call, held, nil}, nil, 0, []int64{3}, nil},
-		"more, local":            {Receipt{3, nil, nil, local}, call, 4, []int64{101}, nil},
+		"less, local":            {Receipt{3, nil, local, nil}, nil, 1, []int64{98}, nil},
+		"more, local":            {Receipt{3, nil, local, nil}, call, 4, []int64{101}, nil},
 	} {
 		got = nil
 		assert.ErrorIs(t, test.receipt.Settle(t.Context(), test.cost, "", test.charge), test.err, name)

@@ -7,6 +7,8 @@ import (
 	"crypto/sha1"
 	"encoding/hex"
 	"errors"
+	"io"
+	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -89,6 +91,16 @@ func (s *Script) execAfter(ctx context.Context, redis rueidis.Client, before []C
 // ErrNoReply is returned if the Redis client or a callback of the program panicked, or ended its
 // goroutine, during the call.
 var ErrNoReply = errors.New("rratelimiter: the call that carried this request panicked, or ended its goroutine")
+
+// ReplyLost reports whether a call may have run that has failed with an error: it was sent, or may have been, and
+// Redis has not answered.
+func ReplyLost(err error) bool {
+	var network *net.OpError
+	if errors.As(err, &network) {
+		return network.Op != "dial"
+	}
+	return errors.Is(err, io.EOF) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+}
 
 // longestPause bounds how long Again outlives the last caller.
 const longestPause = 90 * time.Millisecond
@@ -204,7 +216,7 @@ func (c *pacedContext) Err() error {
 }
 
 // OnceFor is how long a server knows that a call of Once has run.
-const OnceFor = 5 * time.Minute
+const OnceFor = 30 * time.Second
 
 // ErrRanBefore is the error of a call of Once that has run before: this one has changed nothing.
 var ErrRanBefore = errors.New("rratelimiter: the call has run before")
@@ -227,7 +239,7 @@ const ranBefore = "RAN_BEFORE"
 // rejects writes rejects the whole script.
 const (
 	onceHead = `local ran = KEYS[#KEYS]
-if not redis.call('SET', ran, '', 'NX', 'PX', '300000') then
+if not redis.call('SET', ran, '', 'NX', 'PX', '30000') then
   return redis.status_reply('` + ranBefore + `')
 end
 local ok, reply = pcall(function(KEYS)

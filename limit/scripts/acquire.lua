@@ -35,10 +35,13 @@
 --   settle   Runs before the others take, also if nothing is granted.
 --   denied   Runs before the others take. beside@ is free permits: see beside in penalty.go.
 --   take     Takes granted permits, more than 0, and sets text@.
+--   place    The same in acquire alone, for permits that requests hold: each has a place of its own.
 --   function Sets a function of this kind of policies.
 --   release  Returns n permits, at most those that are taken. With a receipt it is a refund: the
 --            receipt is text@ as the grant left it, and only permits that this grant still takes
 --            return.
+--   return   Returns places, by the arguments behind the last one.
+--   renew    Prolongs the leases of places.
 --   pause    Begins or ends a pause.
 --   drain    Takes what is free but for leave permits.
 --   report   Sets report@, which the Go side reads: first text@, then numbers, up to those that
@@ -129,6 +132,7 @@ end
 --@each denied
 if granted > 0 then
   --@each take
+  --@each place
 end
 
 if flags ~= 'd' and flags ~= 'do' and not above and not leased then

@@ -137,8 +137,8 @@ func TestPolicies_RightMissingInARelease_FreesNoMore(t *testing.T) {
 	for _, command := range policyCommands(t) {
 		weak := s.without(t, command)
 		for name, policy := range policies {
-			if name == "Smooth" {
-				continue // has no count
+			if name == "Smooth" || name == "InFlight" {
+				continue // one has no count, and the other is not released
 			}
 			for _, n := range []int64{1, 2, 3, 5, 7} {
 				s.do(t, "FLUSHALL")

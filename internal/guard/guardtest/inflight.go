@@ -154,19 +154,97 @@ func testShareOfPlaces(t *testing.T, m Middleware) {
 	})
 }
 
+// testPlaceInAnOutage: the Client repeats a return until the lease has ended, and then reports it. The client of the
+// request waits only if no place is free, for a deadline.
 func testPlaceInAnOutage(t *testing.T, m Middleware) {
+	for permits, waits := range map[int64]time.Duration{1: defaultDeadline, 2: 0} {
+		for lasts, failures := range map[time.Duration]int64{10 * time.Second: 0, 2 * time.Minute: 1} {
+			Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+				var failed atomic.Int64
+				end := func() {}
+				p := limit.InFlight{Permits: permits, Lease: time.Minute}
+				server := m.Server(Settings{Client: client, Each: []limit.Policy{p}, OnSettleError: func(err error) {
+					assert.ErrorIs(t, err, limit.ErrLost)
+					failed.Add(1)
+				}, Handler: func(context.Context) {
+					f.Latency.Store(int64(10 * time.Second))
+					end = func() { f.Latency.Store(0) }
+				}})
+				begin := time.Now()
+				assert.Equal(t, 200, server.get(f).Status)
+				assert.Equal(t, waits, time.Since(begin), "%d places", permits)
+				time.Sleep(lasts)
+				end()
+				time.Sleep(15 * time.Second)
+				assert.Equal(t, failures, failed.Load(), "%v", lasts)
+				each, err := limit.New(client, "api:one", p).Peek(f.Context())
+				require.NoError(t, err)
+				assert.Equal(t, permits, each[0].Remaining)
+			})
+		}
+	}
+}
+
+// testPlaceBeforeTheEnd: a client that has its response can send the next request, also to another server.
+func testPlaceBeforeTheEnd(t *testing.T, m Middleware) {
+	for _, latency := range []time.Duration{0, 20 * time.Millisecond} {
+		Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+			f.Latency.Store(int64(latency))
+			var servers []Server
+			for _, c := range []*rratelimiter.Client{client, rratelimiter.New(f.Conn)} {
+				servers = append(servers, m.Server(Settings{Client: c,
+					Each: []limit.Policy{limit.InFlight{Permits: 1, Lease: time.Minute}}}))
+			}
+			for i := range 200 {
+				require.Equal(t, 200, servers[i%2].get(f).Status, "%v, request %d", latency, i)
+			}
+		})
+	}
+}
+
+// testPlaceAfterPanic: a callback panics after the grant.
+func testPlaceAfterPanic(t *testing.T, m Middleware) {
 	Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
-		var failed atomic.Int64
-		end := func() {}
-		server := m.Server(Settings{Client: client, Each: places(), OnSettleError: func(error) { failed.Add(1) },
-			Handler: func(context.Context) { end = slow(f) }})
-		begin := time.Now()
-		assert.Equal(t, 200, server.get(f).Status)
-		assert.Zero(t, time.Since(begin), "no client waits for the return")
+		server := m.Server(Settings{Client: client, Each: places(), Report: func(limit.Outcome) { panic("a callback") }})
+		for range 3 {
+			assert.Panics(t, func() { server(t.Context(), "one") })
+		}
+		assert.Equal(t, [2]int64{10, 2}, leftOf(f, client))
+	})
+}
+
+// testRenewedPlace: a request holds its place for longer than its lease, and loses it in an outage that lasts as long.
+func testRenewedPlace(t *testing.T, m Middleware) {
+	Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+		long := make(chan time.Duration, 1)
+		var lost atomic.Int64
+		server := m.Server(Settings{Client: client,
+			Each: []limit.Policy{limit.InFlight{Permits: 1, Lease: 15 * time.Second, Renew: true}},
+			OnSettleError: func(err error) {
+				assert.ErrorIs(t, err, limit.ErrLost)
+				lost.Add(1)
+			},
+			Handler: func(context.Context) { time.Sleep(<-long) }})
+		var all sync.WaitGroup
+		long <- 95 * time.Second
+		all.Go(func() { assert.Equal(t, 200, server.get(f).Status) })
+		for range 9 {
+			time.Sleep(10 * time.Second)
+			assert.Equal(t, 429, server.get(f).Status)
+		}
+		all.Wait()
+		long <- time.Minute
+		all.Go(func() { assert.Equal(t, 200, server.get(f).Status) })
 		time.Sleep(time.Second)
-		assert.EqualValues(t, 1, failed.Load())
-		end()
-		assert.EqualValues(t, 2, leftOf(f, client)[1])
+		f.Redis.SetError("LOADING")
+		time.Sleep(20 * time.Second)
+		f.Redis.SetError("")
+		assert.EqualValues(t, 1, lost.Load())
+		time.Sleep(10 * time.Second)
+		long <- 0
+		assert.Equal(t, 200, server.get(f).Status, "it is not renewed again")
+		all.Wait()
+		assert.EqualValues(t, 1, lost.Load())
 	})
 }
 

@@ -8,9 +8,8 @@ if now == '' then
 end
 now = max(0, now)
 local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
-backdate = tonumber(ARGV[5 + 3] or '')
-local most1, clock1, held1, first1, dead1, rest1, text1 = ARGV[4] + 0, millis * 1000, 0, nil, {}, nil, ''
-local at1, dated1 = clock1 + 999, clock1
+backdate = tonumber(ARGV[6 + 3] or '')
+local most1, at1, held1, first1, dead1, text1 = ARGV[4] + 0, millis, 0, nil, {}, ''
 do
   local found = call('ZRANGE', KEYS[1], 0, 2, 'WITHSCORES')
   if found[1] then
@@ -19,12 +18,11 @@ do
     if not latest or not score.held or max(latest, score.held) > -1 then
       return {3, 1, found[1]}
     end
-    held1, dated1, clock1 = -score.held, max(clock1, -latest), max(clock1, -1 - latest)
-    at1, first1 = clock1 - clock1 % 1000 + 999, tonumber(found[6] or '')
+    held1, at1, first1 = -score.held, max(at1, -1 - latest), tonumber(found[6] or '')
     if first1 and first1 <= at1 then
       dead1 = call('ZRANGEBYSCORE', KEYS[1], 0, format('%d', at1), 'WITHSCORES', 'LIMIT', 0, 256)
       for i = 1, #dead1, 2 do
-        local count = match(dead1[i], '^%w+ %d+ (%d+)$')
+        local count = match(dead1[i], '^%w+ %d+ (%d+) %d+$')
         if not count then
           return {3, 1, dead1[i]}
         elseif dead1[i + 1] ~= '0' then
@@ -41,7 +39,7 @@ do
 end
 local free1 = most1 - held1
 local total, free, most, credit = ARGV[2] + 0, min(free1), min(most1), 9007199254740992
-local runs, flags = ARGV[5 + 1] or '', ARGV[5 + 2] or ''
+local runs, flags = ARGV[6 + 1] or '', ARGV[6 + 2] or ''
 local epoch, granted, answers, above, missed = ARGV[3], 0, nil, false, nil
 local ordered = flags == 'do'
 local want = ordered and most or 0
@@ -83,7 +81,7 @@ elseif runs ~= '' or total > most then
 end
 if total > free and first1 and #dead1 == 512 then
   do
-    local change, gone = {-1 - clock1, 'clock', -held1, 'held', unpack(rest1 or {})}, {}
+    local change, gone = {-1 - at1, 'clock', -held1, 'held'}, {}
     for i = 1, #dead1, 2 do
       change[#change + 1] = 0
       change[#change + 1] = dead1[i]
@@ -94,18 +92,18 @@ if total > free and first1 and #dead1 == 512 then
   end
   return {1, format('%d', now)}
 end
-local leased, span = nil, ARGV[5 + 5]
+local leased, span = nil, ARGV[6 + 5]
 if span and span ~= '' then
   leased, span = 0, tonumber(span)
   if granted == total and span > 0 then
-    leased = max(0, min(tonumber(ARGV[5 + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
+    leased = max(0, min(tonumber(ARGV[6 + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
     granted = granted + leased
   end
 end
 if granted > 0 then
   if dead1[1] and first1 then
     do
-      local change, gone = {-1 - clock1, 'clock', -held1, 'held', unpack(rest1 or {})}, {}
+      local change, gone = {-1 - at1, 'clock', -held1, 'held'}, {}
       for i = 1, #dead1, 2 do
         change[#change + 1] = 0
         change[#change + 1] = dead1[i]
@@ -118,10 +116,23 @@ if granted > 0 then
     call('UNLINK', KEYS[1])
   end
   do
-    local n = min(granted, 9007199254740992 - held1) -- only Charge reaches this
-    local finish = dated1 + ARGV[5] * 1000
-    held1, first1, text1 = held1 + n, min(first1 or finish, finish), format('%s %d %d', epoch, finish, n)
-    call('ZADD', KEYS[1], -1 - dated1, 'clock', -held1, 'held', finish, text1)
+    held1 = held1 + granted
+    local finish, change, n = at1 + ARGV[5], {-1 - at1, 'clock', -held1, 'held'}, 0
+    for permits, times in string.gmatch(runs == '' and format('%d*1', granted) or runs, '(%d+)%*(%d+)') do
+      for _ = 1, times + 0 do
+        n = n + 1
+        local letter = answers and string.sub(answers, n, n) or 'g'
+        if letter == 'p' then
+          permits = match(answers, '%d+$')
+        end
+        if letter == 'g' or letter == 'p' then
+          change[#change + 1] = finish
+          change[#change + 1] = format('%s %d %s %s', ARGV[6], n - 1, permits, ARGV[5])
+        end
+      end
+    end
+    first1 = min(first1 or finish, finish)
+    call('ZADD', KEYS[1], unpack(change))
     call('PEXPIRE', KEYS[1], format('%d', max(call('PTTL', KEYS[1]), ARGV[5])))
   end
 end
@@ -134,8 +145,8 @@ if flags ~= 'd' and flags ~= 'do' and not above and not leased then
 end
 local report1 = {text1, held1, 0, 0}
 if held1 > 0 then
-  local last = call('ZRANGE', KEYS[1], -1, -1, 'WITHSCORES')[2] + 0
-  report1[3], report1[4] = last - last % 1000 - now, first1 - first1 % 1000 - now
+  local last = call('ZRANGE', KEYS[1], -1, -1, 'WITHSCORES')[2]
+  report1[3], report1[4] = last * 1000 - now, first1 * 1000 - now
 end
 if leased then
   return {0, answers or '*', report1, leased, span}
@@ -152,7 +163,7 @@ if now == '' then
 end
 now = max(0, now)
 local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
-local id, late, rest, lead = ARGV[5 + 6], ARGV[5 + 7] + 0, ARGV[5 + 8] + 0, ARGV[5 + 9] + 0
+local id, late, rest, lead = ARGV[6 + 6], ARGV[6 + 7] + 0, ARGV[6 + 8] + 0, ARGV[6 + 9] + 0
 local waiters, t = KEYS[2], redis.pcall('TIME')
 local first = t[1] and redis.pcall('ZRANGEBYSCORE', waiters, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 2) or {}
 local rival, server, ahead, moved = first[1] ~= id and first[1] or first[3], now, nil, 0
@@ -166,12 +177,11 @@ if rival then
   now = now + moved
   millis, ahead = floor(now / 1000), moved == 0 and 4e15 + now - server
 end
-backdate = tonumber(ARGV[5 + 3] or '')
+backdate = tonumber(ARGV[6 + 3] or '')
 if rival then -- whose callers have waited, if these have not
   backdate = max(backdate, 10000)
 end
-local most1, clock1, held1, first1, dead1, rest1, text1 = ARGV[4] + 0, millis * 1000, 0, nil, {}, nil, ''
-local at1, dated1 = clock1 + 999, clock1
+local most1, at1, held1, first1, dead1, text1 = ARGV[4] + 0, millis, 0, nil, {}, ''
 do
   local found = call('ZRANGE', KEYS[1], 0, 2, 'WITHSCORES')
   if found[1] then
@@ -180,12 +190,11 @@ do
     if not latest or not score.held or max(latest, score.held) > -1 then
       return {3, 1, found[1]}
     end
-    held1, dated1, clock1 = -score.held, max(clock1, -latest), max(clock1, -1 - latest)
-    at1, first1 = clock1 - clock1 % 1000 + 999, tonumber(found[6] or '')
+    held1, at1, first1 = -score.held, max(at1, -1 - latest), tonumber(found[6] or '')
     if first1 and first1 <= at1 then
       dead1 = call('ZRANGEBYSCORE', KEYS[1], 0, format('%d', at1), 'WITHSCORES', 'LIMIT', 0, 256)
       for i = 1, #dead1, 2 do
-        local count = match(dead1[i], '^%w+ %d+ (%d+)$')
+        local count = match(dead1[i], '^%w+ %d+ (%d+) %d+$')
         if not count then
           return {3, 1, dead1[i]}
         elseif dead1[i + 1] ~= '0' then
@@ -245,7 +254,7 @@ if rival then
 else
   own = floor(first[2] or 0)
 end
-local runs, flags = ARGV[5 + 1] or '', ARGV[5 + 2] or ''
+local runs, flags = ARGV[6 + 1] or '', ARGV[6 + 2] or ''
 local epoch, granted, answers, above, missed = ARGV[3], 0, nil, false, nil
 local ordered = flags == 'do'
 local want = ordered and most or 0
@@ -287,7 +296,7 @@ elseif runs ~= '' or total > most then
 end
 if total > free and first1 and #dead1 == 512 then
   do
-    local change, gone = {-1 - clock1, 'clock', -held1, 'held', unpack(rest1 or {})}, {}
+    local change, gone = {-1 - at1, 'clock', -held1, 'held'}, {}
     for i = 1, #dead1, 2 do
       change[#change + 1] = 0
       change[#change + 1] = dead1[i]
@@ -298,18 +307,18 @@ if total > free and first1 and #dead1 == 512 then
   end
   return {1, format('%d', now)}
 end
-local leased, span = nil, ARGV[5 + 5]
+local leased, span = nil, ARGV[6 + 5]
 if span and span ~= '' then
   leased, span = 0, tonumber(span)
   if granted == total and span > 0 then
-    leased = max(0, min(tonumber(ARGV[5 + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
+    leased = max(0, min(tonumber(ARGV[6 + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
     granted = granted + leased
   end
 end
 if granted > 0 then
   if dead1[1] and first1 then
     do
-      local change, gone = {-1 - clock1, 'clock', -held1, 'held', unpack(rest1 or {})}, {}
+      local change, gone = {-1 - at1, 'clock', -held1, 'held'}, {}
       for i = 1, #dead1, 2 do
         change[#change + 1] = 0
         change[#change + 1] = dead1[i]
@@ -322,10 +331,23 @@ if granted > 0 then
     call('UNLINK', KEYS[1])
   end
   do
-    local n = min(granted, 9007199254740992 - held1) -- only Charge reaches this
-    local finish = dated1 + ARGV[5] * 1000
-    held1, first1, text1 = held1 + n, min(first1 or finish, finish), format('%s %d %d', epoch, finish, n)
-    call('ZADD', KEYS[1], -1 - dated1, 'clock', -held1, 'held', finish, text1)
+    held1 = held1 + granted
+    local finish, change, n = at1 + ARGV[5], {-1 - at1, 'clock', -held1, 'held'}, 0
+    for permits, times in string.gmatch(runs == '' and format('%d*1', granted) or runs, '(%d+)%*(%d+)') do
+      for _ = 1, times + 0 do
+        n = n + 1
+        local letter = answers and string.sub(answers, n, n) or 'g'
+        if letter == 'p' then
+          permits = match(answers, '%d+$')
+        end
+        if letter == 'g' or letter == 'p' then
+          change[#change + 1] = finish
+          change[#change + 1] = format('%s %d %s %s', ARGV[6], n - 1, permits, ARGV[5])
+        end
+      end
+    end
+    first1 = min(first1 or finish, finish)
+    call('ZADD', KEYS[1], unpack(change))
     call('PEXPIRE', KEYS[1], format('%d', max(call('PTTL', KEYS[1]), ARGV[5])))
   end
 end
@@ -338,8 +360,8 @@ if flags ~= 'd' and flags ~= 'do' and not above and not leased then
 end
 local report1 = {text1, held1, 0, 0}
 if held1 > 0 then
-  local last = call('ZRANGE', KEYS[1], -1, -1, 'WITHSCORES')[2] + 0
-  report1[3], report1[4] = last - last % 1000 - now, first1 - first1 % 1000 - now
+  local last = call('ZRANGE', KEYS[1], -1, -1, 'WITHSCORES')[2]
+  report1[3], report1[4] = last * 1000 - now, first1 * 1000 - now
 end
 local next = 0
 if (missed or 1) > most1 - held1 then
@@ -393,8 +415,7 @@ if now == '' then
 end
 now = max(0, now)
 local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
-local most1, clock1, held1, first1, dead1, rest1, text1 = ARGV[4] + 0, millis * 1000, 0, nil, {}, nil, ''
-local at1, dated1 = clock1 + 999, clock1
+local most1, at1, held1, first1, dead1, text1 = ARGV[4] + 0, millis, 0, nil, {}, ''
 do
   local found = call('ZRANGE', KEYS[1], 0, 2, 'WITHSCORES')
   if found[1] then
@@ -403,12 +424,11 @@ do
     if not latest or not score.held or max(latest, score.held) > -1 then
       return {3, 1, found[1]}
     end
-    held1, dated1, clock1 = -score.held, max(clock1, -latest), max(clock1, -1 - latest)
-    at1, first1 = clock1 - clock1 % 1000 + 999, tonumber(found[6] or '')
+    held1, at1, first1 = -score.held, max(at1, -1 - latest), tonumber(found[6] or '')
     if first1 and first1 <= at1 then
       dead1 = call('ZRANGEBYSCORE', KEYS[1], 0, format('%d', at1), 'WITHSCORES', 'LIMIT', 0, 256)
       for i = 1, #dead1, 2 do
-        local count = match(dead1[i], '^%w+ %d+ (%d+)$')
+        local count = match(dead1[i], '^%w+ %d+ (%d+) %d+$')
         if not count then
           return {3, 1, dead1[i]}
         elseif dead1[i + 1] ~= '0' then
@@ -425,31 +445,10 @@ do
 end
 local free1 = most1 - held1
 local granted, epoch, answers, want = ARGV[2] + 0, ARGV[3], nil, 1
-if dead1[1] and first1 then
-  do
-    local change, gone = {-1 - clock1, 'clock', -held1, 'held', unpack(rest1 or {})}, {}
-    for i = 1, #dead1, 2 do
-      change[#change + 1] = 0
-      change[#change + 1] = dead1[i]
-      gone[#gone + 1] = dead1[i]
-    end
-    call('ZADD', KEYS[1], unpack(change))
-    call('ZREM', KEYS[1], unpack(gone))
-  end
-elseif dead1[1] then
-  call('UNLINK', KEYS[1])
-end
-do
-  local n = min(granted, 9007199254740992 - held1) -- only Charge reaches this
-  local finish = dated1 + ARGV[5] * 1000
-  held1, first1, text1 = held1 + n, min(first1 or finish, finish), format('%s %d %d', epoch, finish, n)
-  call('ZADD', KEYS[1], -1 - dated1, 'clock', -held1, 'held', finish, text1)
-  call('PEXPIRE', KEYS[1], format('%d', max(call('PTTL', KEYS[1]), ARGV[5])))
-end
 local report1 = {text1, held1, 0, 0}
 if held1 > 0 then
-  local last = call('ZRANGE', KEYS[1], -1, -1, 'WITHSCORES')[2] + 0
-  report1[3], report1[4] = last - last % 1000 - now, first1 - first1 % 1000 - now
+  local last = call('ZRANGE', KEYS[1], -1, -1, 'WITHSCORES')[2]
+  report1[3], report1[4] = last * 1000 - now, first1 * 1000 - now
 end
 return {0, '*', report1}
 
@@ -463,77 +462,7 @@ if now == '' then
 end
 now = max(0, now)
 local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
-local most1, clock1, held1, first1, dead1, rest1, text1 = ARGV[3] + 0, millis * 1000, 0, nil, {}, nil, ''
-local at1, dated1 = clock1 + 999, clock1
-do
-  local found = call('ZRANGE', KEYS[1], 0, 2, 'WITHSCORES')
-  if found[1] then
-    local score = {[found[1]] = found[2], [found[3] or ''] = found[4]}
-    local latest = score.clock
-    if not latest or not score.held or max(latest, score.held) > -1 then
-      return {3, 1, found[1]}
-    end
-    held1, dated1, clock1 = -score.held, max(clock1, -latest), max(clock1, -1 - latest)
-    at1, first1 = clock1 - clock1 % 1000 + 999, tonumber(found[6] or '')
-    if first1 and first1 <= at1 then
-      dead1 = call('ZRANGEBYSCORE', KEYS[1], 0, format('%d', at1), 'WITHSCORES', 'LIMIT', 0, 256)
-      for i = 1, #dead1, 2 do
-        local count = match(dead1[i], '^%w+ %d+ (%d+)$')
-        if not count then
-          return {3, 1, dead1[i]}
-        elseif dead1[i + 1] ~= '0' then
-          held1 = held1 - count
-        end
-      end
-      local next = call('ZRANGEBYSCORE', KEYS[1], format('(%d', at1), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
-      first1 = tonumber(next[2] or '')
-    end
-    if not first1 then
-      held1 = 0
-    end
-  end
-end
-local free1 = most1 - held1
-local n, receipts = tonumber(ARGV[2]), {unpack(ARGV, 4 + 1)}
-do
-  local receipt, due, found, own = receipts[1], n, {}, nil
-  if receipt then
-    local head, finish = match(receipt, '^(%w+ (%d+) )%d+$')
-    if first1 and finish and finish + 0 > at1 then
-      own, found = head, call('ZRANGEBYSCORE', KEYS[1], finish, finish, 'WITHSCORES', 'LIMIT', 0, 256)
-    end
-  elseif first1 then
-    found = call('ZRANGEBYSCORE', KEYS[1], format('(%d', at1), '+inf', 'WITHSCORES', 'LIMIT', 0, min(n, 2048))
-  end
-  for i = 1, #found, 2 do
-    local head, count = match(found[i], '^(%w+ %d+ )(%d+)$')
-    if not head then
-      return {3, 1, found[i]}
-    elseif due > 0 and (not own or head == own) then
-      local back = min(due, count)
-      due, held1 = due - back, held1 - back
-      dead1[#dead1 + 1] = found[i]
-      dead1[#dead1 + 1] = found[i + 1]
-      if back < count + 0 then
-        rest1 = {found[i + 1], head .. format('%d', count - back)}
-      end
-    end
-  end
-  if due < n and held1 > 0 then
-    do
-      local change, gone = {-1 - clock1, 'clock', -held1, 'held', unpack(rest1 or {})}, {}
-      for i = 1, #dead1, 2 do
-        change[#change + 1] = 0
-        change[#change + 1] = dead1[i]
-        gone[#gone + 1] = dead1[i]
-      end
-      call('ZADD', KEYS[1], unpack(change))
-      call('ZREM', KEYS[1], unpack(gone))
-    end
-  elseif due < n then
-    call('UNLINK', KEYS[1])
-  end
-end
+local n, receipts = tonumber(ARGV[2]), {unpack(ARGV, 5 + 1)}
 return 1
 
 ---- peek
@@ -546,8 +475,7 @@ if now == '' then
 end
 now = max(0, now)
 local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
-local most1, clock1, held1, first1, dead1, rest1, text1 = ARGV[2] + 0, millis * 1000, 0, nil, {}, nil, ''
-local at1, dated1 = clock1 + 999, clock1
+local most1, at1, held1, first1, dead1, text1 = ARGV[2] + 0, millis, 0, nil, {}, ''
 do
   local found = call('ZRANGE', KEYS[1], 0, 2, 'WITHSCORES')
   if found[1] then
@@ -556,12 +484,11 @@ do
     if not latest or not score.held or max(latest, score.held) > -1 then
       return {3, 1, found[1]}
     end
-    held1, dated1, clock1 = -score.held, max(clock1, -latest), max(clock1, -1 - latest)
-    at1, first1 = clock1 - clock1 % 1000 + 999, tonumber(found[6] or '')
+    held1, at1, first1 = -score.held, max(at1, -1 - latest), tonumber(found[6] or '')
     if first1 and first1 <= at1 then
       dead1 = call('ZRANGEBYSCORE', KEYS[1], 0, format('%d', at1), 'WITHSCORES', 'LIMIT', 0, 256)
       for i = 1, #dead1, 2 do
-        local count = match(dead1[i], '^%w+ %d+ (%d+)$')
+        local count = match(dead1[i], '^%w+ %d+ (%d+) %d+$')
         if not count then
           return {3, 1, dead1[i]}
         elseif dead1[i + 1] ~= '0' then
@@ -580,10 +507,133 @@ local free1 = most1 - held1
 local answers, want = '*', 1
 local report1 = {text1, held1, 0, 0}
 if held1 > 0 then
-  local last = call('ZRANGE', KEYS[1], -1, -1, 'WITHSCORES')[2] + 0
-  report1[3], report1[4] = last - last % 1000 - now, first1 - first1 % 1000 - now
+  local last = call('ZRANGE', KEYS[1], -1, -1, 'WITHSCORES')[2]
+  report1[3], report1[4] = last * 1000 - now, first1 * 1000 - now
 end
 return {0, answers, report1}
+
+---- return
+local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
+local match, format, tonumber = string.match, string.format, tonumber
+local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
+if now == '' then
+  local time = call('TIME')
+  now = time[1] * 1000000 + time[2]
+end
+now = max(0, now)
+local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
+local places = {unpack(ARGV, 4 + 1)}
+local most1, at1, held1, first1, dead1, text1 = ARGV[2] + 0, millis, 0, nil, {}, ''
+do
+  local found = call('ZRANGE', KEYS[1], 0, 2, 'WITHSCORES')
+  if found[1] then
+    local score = {[found[1]] = found[2], [found[3] or ''] = found[4]}
+    local latest = score.clock
+    if not latest or not score.held or max(latest, score.held) > -1 then
+      return {3, 1, found[1]}
+    end
+    held1, at1, first1 = -score.held, max(at1, -1 - latest), tonumber(found[6] or '')
+    if first1 and first1 <= at1 then
+      dead1 = call('ZRANGEBYSCORE', KEYS[1], 0, format('%d', at1), 'WITHSCORES', 'LIMIT', 0, 256)
+      for i = 1, #dead1, 2 do
+        local count = match(dead1[i], '^%w+ %d+ (%d+) %d+$')
+        if not count then
+          return {3, 1, dead1[i]}
+        elseif dead1[i + 1] ~= '0' then
+          held1 = held1 - count
+        end
+      end
+      local next = call('ZRANGEBYSCORE', KEYS[1], format('(%d', at1), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+      first1 = tonumber(next[2] or '')
+    end
+    if not first1 then
+      held1 = 0
+    end
+  end
+end
+local free1 = most1 - held1
+for i = 1, #places do
+  local finish = call('ZSCORE', KEYS[1], places[i])
+  if finish and finish + 0 > at1 then
+    held1 = held1 - match(places[i], '^%w+ %d+ (%d+) %d+$')
+    dead1[#dead1 + 1] = places[i]
+    dead1[#dead1 + 1] = finish
+  end
+end
+if dead1[1] and held1 > 0 then
+  do
+    local change, gone = {-1 - at1, 'clock', -held1, 'held'}, {}
+    for i = 1, #dead1, 2 do
+      change[#change + 1] = 0
+      change[#change + 1] = dead1[i]
+      gone[#gone + 1] = dead1[i]
+    end
+    call('ZADD', KEYS[1], unpack(change))
+    call('ZREM', KEYS[1], unpack(gone))
+  end
+elseif dead1[1] then
+  call('UNLINK', KEYS[1])
+end
+return 1
+
+---- renew
+local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
+local match, format, tonumber = string.match, string.format, tonumber
+local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
+if now == '' then
+  local time = call('TIME')
+  now = time[1] * 1000000 + time[2]
+end
+now = max(0, now)
+local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
+local places = {unpack(ARGV, 4 + 1)}
+local most1, at1, held1, first1, dead1, text1 = ARGV[2] + 0, millis, 0, nil, {}, ''
+do
+  local found = call('ZRANGE', KEYS[1], 0, 2, 'WITHSCORES')
+  if found[1] then
+    local score = {[found[1]] = found[2], [found[3] or ''] = found[4]}
+    local latest = score.clock
+    if not latest or not score.held or max(latest, score.held) > -1 then
+      return {3, 1, found[1]}
+    end
+    held1, at1, first1 = -score.held, max(at1, -1 - latest), tonumber(found[6] or '')
+    if first1 and first1 <= at1 then
+      dead1 = call('ZRANGEBYSCORE', KEYS[1], 0, format('%d', at1), 'WITHSCORES', 'LIMIT', 0, 256)
+      for i = 1, #dead1, 2 do
+        local count = match(dead1[i], '^%w+ %d+ (%d+) %d+$')
+        if not count then
+          return {3, 1, dead1[i]}
+        elseif dead1[i + 1] ~= '0' then
+          held1 = held1 - count
+        end
+      end
+      local next = call('ZRANGEBYSCORE', KEYS[1], format('(%d', at1), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+      first1 = tonumber(next[2] or '')
+    end
+    if not first1 then
+      held1 = 0
+    end
+  end
+end
+local free1 = most1 - held1
+local ended = {0}
+do
+  local finish, change = at1 + ARGV[3], {-1 - at1, 'clock'}
+  for i = 1, #places do
+    local before = call('ZSCORE', KEYS[1], places[i])
+    if before and before + 0 > at1 then
+      change[#change + 1] = max(before, finish)
+      change[#change + 1] = places[i]
+    else
+      ended[#ended + 1] = i
+    end
+  end
+  if change[3] then
+    call('ZADD', KEYS[1], unpack(change))
+    call('PEXPIRE', KEYS[1], format('%d', max(call('PTTL', KEYS[1]), ARGV[3])))
+  end
+end
+return ended
 
 ---- drain
 local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
@@ -595,8 +645,7 @@ if now == '' then
 end
 now = max(0, now)
 local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
-local most1, clock1, held1, first1, dead1, rest1, text1 = ARGV[4] + 0, millis * 1000, 0, nil, {}, nil, ''
-local at1, dated1 = clock1 + 999, clock1
+local most1, at1, held1, first1, dead1, text1 = ARGV[4] + 0, millis, 0, nil, {}, ''
 do
   local found = call('ZRANGE', KEYS[1], 0, 2, 'WITHSCORES')
   if found[1] then
@@ -605,12 +654,11 @@ do
     if not latest or not score.held or max(latest, score.held) > -1 then
       return {3, 1, found[1]}
     end
-    held1, dated1, clock1 = -score.held, max(clock1, -latest), max(clock1, -1 - latest)
-    at1, first1 = clock1 - clock1 % 1000 + 999, tonumber(found[6] or '')
+    held1, at1, first1 = -score.held, max(at1, -1 - latest), tonumber(found[6] or '')
     if first1 and first1 <= at1 then
       dead1 = call('ZRANGEBYSCORE', KEYS[1], 0, format('%d', at1), 'WITHSCORES', 'LIMIT', 0, 256)
       for i = 1, #dead1, 2 do
-        local count = match(dead1[i], '^%w+ %d+ (%d+)$')
+        local count = match(dead1[i], '^%w+ %d+ (%d+) %d+$')
         if not count then
           return {3, 1, dead1[i]}
         elseif dead1[i + 1] ~= '0' then
@@ -630,8 +678,8 @@ local leave, epoch, answers, want, granted = ARGV[2] + 0, ARGV[3], nil, 1, 0
 answers = '*'
 local report1 = {text1, held1, 0, 0}
 if held1 > 0 then
-  local last = call('ZRANGE', KEYS[1], -1, -1, 'WITHSCORES')[2] + 0
-  report1[3], report1[4] = last - last % 1000 - now, first1 - first1 % 1000 - now
+  local last = call('ZRANGE', KEYS[1], -1, -1, 'WITHSCORES')[2]
+  report1[3], report1[4] = last * 1000 - now, first1 * 1000 - now
 end
 return {0, '*', report1}
 

@@ -19,14 +19,15 @@ import (
 
 func TestParse_Limits_AreThePoliciesOfPackageLimit(t *testing.T) {
 	for text, want := range map[string]limit.Policy{
-		`10/s`:                                 limit.SlidingWindow{Permits: 10, Interval: time.Second},
-		`{permits: 10, per: 30s}`:              limit.SlidingWindow{Permits: 10, Interval: 30 * time.Second},
-		`{rate: 10/1m30s, cells: 9}`:           limit.SlidingWindow{Permits: 10, Interval: 90 * time.Second, Cells: 9},
-		`{rate: 10/min, policy: fixed_window}`: limit.FixedWindow{Permits: 10, Interval: time.Minute},
-		`{rate: 10/2d, policy: sliding_log}`:   limit.SlidingLog{Permits: 10, Interval: 48 * time.Hour},
-		`{rate: 10/month, policy: calendar}`:   limit.Calendar{Permits: 10, Unit: limit.Month},
-		`{rate: 10/w, policy: calendar}`:       limit.Calendar{Permits: 10, Unit: limit.Week},
-		`{in_flight: 8, lease: 30s}`:           limit.InFlight{Permits: 8, Lease: 30 * time.Second},
+		`10/s`:                                   limit.SlidingWindow{Permits: 10, Interval: time.Second},
+		`{permits: 10, per: 30s}`:                limit.SlidingWindow{Permits: 10, Interval: 30 * time.Second},
+		`{rate: 10/1m30s, cells: 9}`:             limit.SlidingWindow{Permits: 10, Interval: 90 * time.Second, Cells: 9},
+		`{rate: 10/min, policy: fixed_window}`:   limit.FixedWindow{Permits: 10, Interval: time.Minute},
+		`{rate: 10/2d, policy: sliding_log}`:     limit.SlidingLog{Permits: 10, Interval: 48 * time.Hour},
+		`{rate: 10/month, policy: calendar}`:     limit.Calendar{Permits: 10, Unit: limit.Month},
+		`{rate: 10/w, policy: calendar}`:         limit.Calendar{Permits: 10, Unit: limit.Week},
+		`{in_flight: 8, lease: 30s}`:             limit.InFlight{Permits: 8, Lease: 30 * time.Second},
+		`{in_flight: 8, lease: 1s, renew: true}`: limit.InFlight{Permits: 8, Lease: time.Second, Renew: true},
 	} {
 		s := parsed(t, "rules: [{name: a, key: ip, limits: "+text+"}]")
 		assert.Equal(t, []limit.Policy{want}, s.rules[0].limits.policies, text)

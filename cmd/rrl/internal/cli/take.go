@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -115,7 +116,18 @@ func (a *app) try() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			result, err := take(ctx, l, args[0], t.permits, wait)
+			var taken limit.Taken
+			try := l.Take
+			if own, ok := l.(*limit.Limiter); ok {
+				try = func(ctx context.Context, permits int64) (rratelimiter.Decision, error) {
+					return taken.Take(ctx, permits, own)
+				}
+			}
+			result, err := take(ctx, try, args[0], t.permits, wait)
+			if result.Allowed {
+				// The rates keep the permits. A place would stay for its lease: no call runs that returns it.
+				err = taken.Settle(ctx, t.permits)
+			}
 			if err != nil {
 				return a.explain(err)
 			}
@@ -134,9 +146,10 @@ func (a *app) try() *cobra.Command {
 }
 
 // take tries until the permits are granted or the time is over.
-func take(ctx context.Context, l taker, name string, permits int64, wait time.Duration) (tried, error) {
+func take(ctx context.Context, try func(context.Context, int64) (rratelimiter.Decision, error), name string,
+	permits int64, wait time.Duration) (tried, error) {
 	for until := time.Now().Add(wait); ; {
-		d, err := l.Take(ctx, permits)
+		d, err := try(ctx, permits)
 		rest := time.Until(until)
 		if err != nil || d.Allowed || rest <= 0 || d.RetryAfter > rest {
 			return tried{
@@ -181,13 +194,14 @@ func (a *app) release() *cobra.Command {
 
 func (a *app) reset() *cobra.Command {
 	var client string
+	var policies []string
 	var yes, all bool
 	cmd := &cobra.Command{
 		Use:   "reset NAME",
 		Short: "Free all taken permits of a limiter; the rate stays",
 		Long: `reset frees all permits of a limiter, of all clients or of one. It also resets policies of package
-limit with the name; if the name has an OVERALL limiter, only with --all. Without --yes it
-shows what it would free.`,
+limit with the name; if the name has an OVERALL limiter, only with --all. With --policy it resets
+these alone. Without --yes it shows what it would free.`,
 		Args: oneName,
 		RunE: named(func(cmd *cobra.Command, args []string) error {
 			ctx, name := cmd.Context(), args[0]
@@ -197,12 +211,22 @@ shows what it would free.`,
 			if client != "" {
 				client = uuid.MustParse(client).String() // in the form of keys
 			}
+			given, err := parse(policies)
+			if err != nil {
+				return err
+			}
 			if err := a.open(ctx, true); err != nil {
 				return err
 			}
-			found, err := a.reader.Of(ctx, name, inspect.Search{Pages: listPages, All: all})
+			found, err := a.reader.Of(ctx, name, inspect.Search{Pages: listPages, All: all, Given: given})
 			if err != nil {
 				return err
+			}
+			if len(given) > 0 {
+				found.Redisson = nil
+				found.Policies = slices.DeleteFunc(found.Policies, func(p *inspect.Policy) bool {
+					return !slices.ContainsFunc(given, func(g names.Given) bool { return g.Stored == p.Stored })
+				})
 			}
 			counts := a.resets(name, client, found)
 			if len(counts) == 0 {
@@ -228,6 +252,7 @@ shows what it would free.`,
 	}
 	cmd.Flags().StringVar(&client, "client", "", "the ID of a client of a PER_CLIENT limiter, to reset only its permits")
 	cmd.Flags().BoolVar(&all, "all", false, "look for policies of the name by SCAN in any case")
+	policyFlag(cmd, &policies, "policies of package limit, to reset only these")
 	cmd.Flags().BoolVar(&yes, "yes", false, "free the permits")
 	return cmd
 }

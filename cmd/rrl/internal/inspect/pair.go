@@ -37,6 +37,9 @@ type Pair struct {
 // Return has the permits that return up to a time, without those of earlier Returns.
 type Return = policy.Return
 
+// Place is what one request holds.
+type Place = policy.Place
+
 // Exists reports whether one of the keys exists.
 func (p *Pair) Exists() bool { return p.ValueTTL != NoKey || p.PermitsTTL != NoKey }
 

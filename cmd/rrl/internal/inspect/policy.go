@@ -43,7 +43,7 @@ func (r *Reader) policies(ctx context.Context, all []*Policy) error {
 		case "list":
 			content = r.entriesOf(p, 0, page-1)
 		case "zset":
-			content = b().Zrange().Key(p.Key).Min("0").Max(strconv.Itoa(heads + page - 1)).Withscores().Build()
+			content = r.scoresOf(p, 0, heads+page-1)
 		}
 		commands = append(commands, b().Pttl().Key(p.Key).Build(), content)
 	}
@@ -84,21 +84,20 @@ func (r *Reader) policy(ctx context.Context, p *Policy, ttl int64, content rueid
 			scores, _ := content.AsZScores()
 			first, next = nil, heads+page
 			for i, z := range scores {
-				if i < heads {
-					p.Text += fmt.Sprintf("%s %.0f ", z.Member, z.Score)
+				if text := scored(z); i < heads {
+					p.Text += text + " "
 				} else {
-					first = append(first, z.Member)
+					first = append(first, text)
 				}
 			}
 		}
 		newest := slices.Clone(first[max(0, len(first)-1):])
 		if len(first) == page {
 			// It is read after the first page, so that no entry of that page is newer.
-			last, err := r.Redis.Do(ctx, r.entriesOf(p, -1, -1)).AsStrSlice()
-			if err != nil && !rueidis.IsRedisNil(err) {
-				return r.Redis.Explain(err)
+			var err error
+			if newest, err = r.readEntries(ctx, p, -1, -1); err != nil {
+				return err
 			}
-			newest = last
 		}
 		p.Text += strings.Join(newest, "")
 		c.Entries = func(yield func(string) bool) {
@@ -120,12 +119,35 @@ func (r *Reader) policy(ctx context.Context, p *Policy, ttl int64, content rueid
 	return nil
 }
 
-// entriesOf returns the command that reads a part of a policy's list or sorted set.
+// entriesOf returns the command that reads a part of a policy's list.
 func (r *Reader) entriesOf(p *Policy, start, stop int64) rueidis.Completed {
-	if p.Stored.Type == "zset" {
-		return r.Redis.B().Zrange().Key(p.Key).Min(strconv.FormatInt(start, 10)).Max(strconv.FormatInt(stop, 10)).Build()
-	}
 	return r.Redis.B().Lrange().Key(p.Key).Start(start).Stop(stop).Build()
+}
+
+// scoresOf is entriesOf for a sorted set.
+func (r *Reader) scoresOf(p *Policy, start, stop int64) rueidis.Completed {
+	return r.Redis.B().Zrange().Key(p.Key).Min(strconv.FormatInt(start, 10)).Max(strconv.FormatInt(stop, 10)).
+		Withscores().Build()
+}
+
+// scored returns a member with its score.
+func scored(z rueidis.ZScore) string { return fmt.Sprintf("%s %.0f", z.Member, z.Score) }
+
+// readEntries reads a part of a policy's list, or of its sorted set with the scores.
+func (r *Reader) readEntries(ctx context.Context, p *Policy, start, stop int64) (entries []string, err error) {
+	if p.Stored.Type == "zset" {
+		var scores []rueidis.ZScore
+		scores, err = r.Redis.Do(ctx, r.scoresOf(p, start, stop)).AsZScores()
+		for _, z := range scores {
+			entries = append(entries, scored(z))
+		}
+	} else {
+		entries, err = r.Redis.Do(ctx, r.entriesOf(p, start, stop)).AsStrSlice()
+	}
+	if err != nil && !rueidis.IsRedisNil(err) {
+		return nil, r.Redis.Explain(err)
+	}
+	return entries, nil
 }
 
 // entries reads the entries after the first page, a page at a time, until see returns false.
@@ -140,8 +162,8 @@ func (r *Reader) entries(ctx context.Context, p *Policy, next int64, first []str
 			return nil
 		}
 		var err error
-		if entries, err = r.Redis.Do(ctx, r.entriesOf(p, next, next+page-1)).AsStrSlice(); err != nil {
-			return r.Redis.Explain(err)
+		if entries, err = r.readEntries(ctx, p, next, next+page-1); err != nil {
+			return err
 		}
 	}
 }

@@ -47,6 +47,7 @@ type policy struct {
 	Stored  string           `json:"stored"`
 	Wrong   []string         `json:"wrong,omitempty"`
 	Returns []inspect.Return `json:"returns,omitempty"`
+	Places  []inspect.Place  `json:"places,omitempty"` // the oldest first
 
 	held bool // its permits return when their holders return them
 }
@@ -67,7 +68,7 @@ func NewLimiter(name string, found *inspect.Found, given []names.Given, findings
 			continue
 		}
 		line := policy{Kind: p.Stored.String(), Key: names.Name(p.Key), Ends: p.Ends, About: p.About, TTL: p.TTL,
-			Stored: p.Text, Wrong: p.Wrong, Returns: p.Returns, held: p.Stored.Held()}
+			Stored: p.Text, Wrong: p.Wrong, Returns: p.Returns, Places: p.Places[:min(len(p.Places), mostPlaces)], held: p.Stored.Held()}
 		switch {
 		case p.Stored.OnCredit():
 			line.Busy = &p.Busy
@@ -157,6 +158,9 @@ func (r *redisson) text(w *strings.Builder) {
 	}
 }
 
+// show has the oldest places, so many as JSON and as text.
+const mostPlaces, mostWritten = 1000, 5
+
 func timeline(returns []inspect.Return) string {
 	const most = 5
 	var parts []string
@@ -202,8 +206,16 @@ func (p policy) text(w *strings.Builder) {
 	}
 	switch {
 	case p.held && len(p.Returns) > 0:
-		writeLine(w, "leases", fmt.Sprintf("the oldest ends in %s, the last in %s", names.AboutMillis(p.Returns[0].AfterMS),
+		writeLine(w, "leases", fmt.Sprintf("the first ends in %s, the last in %s", names.AboutMillis(p.Returns[0].AfterMS),
 			names.AboutMillis(p.Ends)))
+		for _, one := range p.Places[:min(len(p.Places), mostWritten)] {
+			renewed := ""
+			if one.Renewed {
+				renewed = ", renewed"
+			}
+			writeLine(w, "holder", fmt.Sprintf("%s for %s, its lease ends in %s%s", Plural(one.Permits, "permit"),
+				names.AboutMillis(one.AgeMS), names.AboutMillis(one.EndsMS), renewed))
+		}
 	case len(p.Returns) > 0:
 		writeLine(w, "back", timeline(p.Returns))
 	case p.Ends > 0:

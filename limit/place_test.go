@@ -1,0 +1,249 @@
+package limit
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
+)
+
+// TestTaken_InFlight_ReturnsThePlace whatever the final cost of the rate is, once, also if replies are lost.
+func TestTaken_InFlight_ReturnsThePlace(t *testing.T) {
+	for _, actual := range []int64{0, 1, 2, 3} {
+		for _, lost := range []int32{0, 1, 2, 3} {
+			withRedis(t, func(t *testing.T, f *fixture) {
+				client, lose := lossyClient(t, f)
+				l := New(client, "name", SlidingLog{20, time.Hour}, InFlight{5, time.Minute, false})
+				var taken, other Taken
+				takeAll(t, &taken, 2, l)
+				require.NoError(t, other.Acquire(t.Context(), 3, l))
+				require.Equal(t, []int64{15, 0}, remainingOf(t, l))
+				lose.Store(lost)
+				require.NoError(t, taken.Settle(t.Context(), actual))
+				lose.Store(0)
+				want := []int64{17 - actual, 2}
+				assert.Equal(t, want, remainingOf(t, l), "%d, %d lost", actual, lost)
+				require.NoError(t, taken.Settle(t.Context(), 0))
+				assert.Equal(t, want, remainingOf(t, l), "a second Settle")
+				time.Sleep(time.Minute) // the other call outlives its lease
+				takeAll(t, &taken, 5, l)
+				require.NoError(t, other.Settle(t.Context()))
+				assert.Zero(t, remainingOf(t, l)[1], "nothing of others")
+			})
+		}
+	}
+}
+
+// TestTaken_InFlightBesideRedisson_ReturnsThePlace, also where more was used than Redisson's can be charged.
+func TestTaken_InFlightBesideRedisson_ReturnsThePlace(t *testing.T) {
+	for _, actual := range []int64{0, 1, 2, 3} {
+		withRedis(t, func(t *testing.T, f *fixture) {
+			rate := rratelimiter.Rate{Permits: 20, Interval: time.Hour}
+			shared := f.client.Limiter("{x}:shared", rratelimiter.InitialRate(rate))
+			places := New(f.client, "{x}:places", InFlight{5, time.Minute, false})
+			var taken Taken
+			takeAll(t, &taken, 2, shared, places)
+			assert.Equal(t, []int64{3}, remainingOf(t, places))
+			err := taken.Settle(t.Context(), actual)
+			assert.Equal(t, actual > 2, err != nil, "%v", err)
+			assert.Equal(t, []int64{5}, remainingOf(t, places))
+			assert.Equal(t, 20-min(2, actual), available(t, shared))
+			var alone Taken
+			takeAll(t, &alone, 2, places)
+			require.NoError(t, alone.Settle(t.Context(), 4), "there is nothing to charge")
+			assert.Equal(t, []int64{5}, remainingOf(t, places))
+			takeAll(t, &alone, 3, places)
+			require.NoError(t, alone.Settle(t.Context(), 1))
+			assert.Equal(t, []int64{5}, remainingOf(t, places), "1 and 2 by the same script")
+		})
+	}
+}
+
+// TestTaken_RateBesidePlaces_SettlesApart: a settlement changes the rate alone, whoever shares its call, and the end of a
+// hold the places alone.
+func TestTaken_RateBesidePlaces_SettlesApart(t *testing.T) {
+	withRedis(t, func(t *testing.T, f *fixture) {
+		f.Latency.Store(int64(time.Millisecond))
+		l := New(f.client, "name", FixedWindow{1000, time.Hour, false}, InFlight{40, time.Hour, false})
+		var all [40]Taken
+		for i := range all {
+			go func() { takeAll(t, &all[i], 1, l) }()
+		}
+		time.Sleep(time.Second)
+		require.Equal(t, []int64{960, 0}, remainingOf(t, l))
+		for i := range 20 {
+			require.NoError(t, all[i].Settle(t.Context(), 0))
+			require.NoError(t, all[i].Settle(t.Context(), 0))
+			require.Equal(t, []int64{961 + int64(i), 1 + int64(i)}, remainingOf(t, l))
+		}
+	})
+}
+
+// TestInFlight_ChargeAndRelease_LeavePlaces, and are errors without another policy.
+func TestInFlight_ChargeAndRelease_LeavePlaces(t *testing.T) {
+	withRedis(t, func(t *testing.T, f *fixture) {
+		l := New(f.client, "name", SlidingLog{40, time.Hour}, InFlight{8, time.Hour, false}, Pause{time.Hour})
+		alone := New(f.client, "name", InFlight{8, time.Hour, false}, Pause{time.Hour})
+		var taken Taken
+		takeAll(t, &taken, 3, l)
+		d, err := l.Charge(t.Context(), 5)
+		require.NoError(t, err)
+		assert.True(t, d.Allowed)
+		assert.Equal(t, []int64{32, 5}, remainingOf(t, l)[:2])
+		require.NoError(t, l.Release(t.Context(), 7))
+		assert.Equal(t, []int64{39, 5}, remainingOf(t, l)[:2])
+		_, err = alone.Charge(t.Context(), 1)
+		require.ErrorIs(t, err, ErrNotChargeable)
+		require.ErrorContains(t, err, "Taken")
+		err = alone.Release(t.Context(), 1)
+		require.ErrorIs(t, err, ErrNotReleasable)
+		require.ErrorContains(t, err, "Taken")
+		require.NoError(t, taken.Settle(t.Context(), 3))
+		assert.Equal(t, []int64{39, 8}, remainingOf(t, l)[:2])
+	})
+}
+
+// TestTaken_RedisRefuses_PlaceReturnsAfterIt: by each error that says that the node cannot serve, and by others.
+func TestTaken_RedisRefuses_PlaceReturnsAfterIt(t *testing.T) {
+	for _, refusal := range []string{"OOM command not allowed", "READONLY You can't write", "NOREPLICAS Not enough",
+		"BUSY Redis is busy", "LOADING", "MISCONF", "NOPERM", "MASTERDOWN"} {
+		for _, lasts := range []time.Duration{300 * time.Millisecond, time.Minute} {
+			withRedis(t, func(t *testing.T, f *fixture) {
+				l := New(f.client, "name", InFlight{8, time.Hour, false})
+				var taken Taken
+				takeAll(t, &taken, 8, l)
+				f.Redis.SetError(refusal)
+				begin := time.Now()
+				time.AfterFunc(lasts, func() { f.Redis.SetError("") })
+				err := taken.Settle(t.Context(), 8)
+				if lasts < settleFor {
+					require.NoError(t, err)
+				} else {
+					require.ErrorContains(t, err, "not returned yet")
+					assert.Equal(t, settleFor, time.Since(begin))
+					require.NoError(t, taken.Settle(t.Context()), "it holds nothing")
+				}
+				time.Sleep(lasts + time.Second)
+				assert.Equal(t, []int64{8}, remainingOf(t, l), refusal)
+			})
+		}
+	}
+}
+
+// TestInFlight_ReplyOfTheGrantLost_PlaceReturns: nobody holds it.
+func TestInFlight_ReplyOfTheGrantLost_PlaceReturns(t *testing.T) {
+	for name, take := range takingCalls {
+		if name == "TakeUpTo" {
+			continue // the permits are unknown
+		}
+		withRedis(t, func(t *testing.T, f *fixture) {
+			client, lose := lossyClient(t, f)
+			l := New(client, "name", FixedWindow{100, time.Hour, false}, InFlight{8, time.Hour, false})
+			takeAll(t, new(Taken), 1, l) // loads the script
+			lose.Store(1)
+			require.Error(t, take(t.Context(), l, 3), name)
+			time.Sleep(5 * time.Second)
+			assert.EqualValues(t, 7, remainingOf(t, l)[1], name)
+		})
+	}
+}
+
+// TestInFlight_CallerLeaves_PlaceReturns: also with others that share its call.
+func TestInFlight_CallerLeaves_PlaceReturns(t *testing.T) {
+	withRedis(t, func(t *testing.T, f *fixture) {
+		l := New(f.client, "name", InFlight{100, time.Hour, true})
+		f.Latency.Store(int64(50 * time.Millisecond))
+		var stays [20]Taken
+		for i := range 40 {
+			go func() {
+				if i%2 == 0 {
+					takeAll(t, &stays[i/2], 1, l)
+					return
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+				defer cancel()
+				_, err := new(Taken).Take(ctx, 1, l)
+				assert.ErrorIs(t, err, context.DeadlineExceeded)
+			}()
+		}
+		time.Sleep(time.Second)
+		assert.Equal(t, []int64{80}, remainingOf(t, l))
+		for i := range stays {
+			require.NoError(t, stays[i].Settle(t.Context(), 1))
+		}
+		assert.Equal(t, []int64{100}, remainingOf(t, l))
+	})
+}
+
+// TestTaken_Renew_HoldsForTheCall and no longer: the lease of a process that ended stays for its length.
+func TestTaken_Renew_HoldsForTheCall(t *testing.T) {
+	withRedis(t, func(t *testing.T, f *fixture) {
+		l := New(f.client, "name", InFlight{2, 15 * time.Second, true})
+		var taken Taken
+		takeAll(t, &taken, 1, l)
+		require.True(t, redistest.Result(t, l.TryAcquire, 1), "no call returns it, so it is not renewed")
+		time.Sleep(90 * time.Second)
+		assert.Equal(t, []int64{1}, remainingOf(t, l))
+		require.NoError(t, f.client.Flush(t.Context()), "it does not wait for the call")
+		require.NoError(t, taken.Settle(t.Context(), 1))
+		assert.Empty(t, f.Redis.Keys())
+	})
+}
+
+// TestTaken_LeaseEnds_HolderLearnsIt, by Lost and by Settle.
+func TestTaken_LeaseEnds_HolderLearnsIt(t *testing.T) {
+	withRedis(t, func(t *testing.T, f *fixture) {
+		l := New(f.client, "name", FixedWindow{9, time.Hour, false}, InFlight{1, 15 * time.Second, true})
+		var taken, next Taken
+		before := taken.Lost()
+		takeAll(t, &taken, 1, l)
+		lost := taken.Lost()
+		time.Sleep(11 * time.Second)
+		f.Redis.SetError("LOADING")
+		time.Sleep(12 * time.Second)
+		synctest.Wait()
+		select {
+		case <-lost:
+			t.Fatal("its lease lasts")
+		default:
+		}
+		time.Sleep(4 * time.Second)
+		<-lost
+		<-before
+		f.Redis.SetError("")
+		takeAll(t, &next, 1, l)
+		require.ErrorIs(t, taken.Settle(t.Context(), 1), ErrLost)
+		require.NoError(t, taken.Settle(t.Context(), 1))
+		assert.Equal(t, []int64{7, 0}, remainingOf(t, l), "the place of another")
+		select {
+		case <-taken.Lost():
+			t.Fatal("it holds nothing")
+		default:
+		}
+		require.NoError(t, l.Reset(t.Context()))
+		time.Sleep(5 * time.Second)
+		<-next.Lost()
+		require.ErrorIs(t, next.Settle(t.Context()), ErrLost)
+	})
+}
+
+// TestFlush_PlacesReturn_BeforeTheEnd of the program.
+func TestFlush_PlacesReturn_BeforeTheEnd(t *testing.T) {
+	withRedis(t, func(t *testing.T, f *fixture) {
+		l := New(f.client, "name", InFlight{8, time.Hour, false})
+		var taken Taken
+		takeAll(t, &taken, 8, l)
+		f.Redis.SetError("READONLY")
+		go func() { assert.NoError(t, taken.Settle(t.Context(), 8)) }()
+		synctest.Wait()
+		time.AfterFunc(2*time.Second, func() { f.Redis.SetError("") })
+		require.NoError(t, f.client.Flush(t.Context()))
+		assert.Equal(t, []int64{8}, remainingOf(t, l))
+	})
+}
