@@ -43,7 +43,7 @@ func ByIP(trusted ...netip.Prefix) Key {
 func ByHeader(name string) Key {
 	name = http.CanonicalHeaderKey(name)
 	return func(r *http.Request) (key string, err error) {
-		values, clear := httptarget.Field(r.Header, r.Trailer, name)
+		values, clear := httptarget.ReadFields(r.Header, r.Trailer).Get(name)
 		if len(values) == 1 && clear {
 			if text, _, failed := httptarget.FieldValue(name, values[0]); failed == nil {
 				key = text

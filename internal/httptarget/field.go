@@ -16,40 +16,64 @@ var connectionFields = []string{"Connection", "Proxy-Connection", "Keep-Alive", 
 // IsConnectionField reports whether a field, by its canonical name, never reaches the next server.
 func IsConnectionField(name string) bool { return slices.Contains(connectionFields, name) }
 
-// Field returns the values of a field of a request, by its canonical name, and whether all servers read them
-// so. A proxy removes a field that Connection names, a server may have the field of a trailer among the
-// others, and CGI (RFC 3875, 4.1.18) writes names with underscores.
-func Field(r, trailer http.Header, name string) (sent []string, clear bool) {
-	sent = r[name]
-	_, announced := trailer[name]
-	if name == "Upgrade" {
-		clear = isNamed(r["Connection"], name, ",") && !announced
-	} else { // whatever a proxy separates names by; some read Proxy-Connection too
-		const separators = ",; \t\""
-		named := isNamed(r["Connection"], name, separators) || isNamed(r["Proxy-Connection"], name, separators)
-		clear = !named && !announced
-	}
-	for other, values := range r {
-		if strings.IndexByte(other, '_') >= 0 && strings.EqualFold(strings.ReplaceAll(other, "_", "-"), name) {
-			sent, clear = slices.Concat(sent, values), false
-		}
-	}
-	if announced {
-		sent = append(slices.Clip(sent), "")
-	}
-	return sent, clear || len(sent) == 0
+// Fields are the fields of a request, as this server and others read them.
+type Fields struct {
+	header  http.Header
+	trailer http.Header
+	named   map[string]bool     // by canonical name: what Connection names
+	upgrade bool                // Connection names Upgrade
+	cgi     map[string][]string // by canonical name: values of names with underscores
 }
 
-// isNamed reports whether one of the lines of Connection names a field.
-func isNamed(lines []string, name, separators string) bool {
-	for _, line := range lines {
-		for option := range strings.FieldsFuncSeq(line, func(r rune) bool { return strings.ContainsRune(separators, r) }) {
-			if strings.EqualFold(strings.Trim(option, " \t"), name) {
-				return true
+// ReadFields reads the fields of a request once: a client may send thousands.
+func ReadFields(header, trailer http.Header) *Fields {
+	f := &Fields{header: header, trailer: trailer}
+	for _, line := range header["Connection"] {
+		for option := range strings.SplitSeq(line, ",") {
+			f.upgrade = f.upgrade || strings.EqualFold(strings.Trim(option, " \t"), "Upgrade")
+		}
+		f.addNamed(line)
+	}
+	for _, line := range header["Proxy-Connection"] { // which some proxies read too
+		f.addNamed(line)
+	}
+	for name, values := range header {
+		if strings.IndexByte(name, '_') >= 0 {
+			if f.cgi == nil {
+				f.cgi = make(map[string][]string)
 			}
+			name = http.CanonicalHeaderKey(strings.ReplaceAll(name, "_", "-"))
+			f.cgi[name] = append(f.cgi[name], values...)
 		}
 	}
-	return false
+	return f
+}
+
+// addNamed adds the names of a line of Connection, whatever a proxy separates them by.
+func (f *Fields) addNamed(line string) {
+	for option := range strings.FieldsFuncSeq(line, func(r rune) bool { return strings.ContainsRune(",; \t\"", r) }) {
+		if f.named == nil {
+			f.named = make(map[string]bool)
+		}
+		f.named[http.CanonicalHeaderKey(option)] = true
+	}
+}
+
+// Get returns the values of a field by its canonical name, and whether all servers read them so. A proxy
+// removes a field that Connection names, a server may have the field of a trailer among the others, and CGI
+// (RFC 3875, 4.1.18) writes names with underscores.
+func (f *Fields) Get(name string) (sent []string, clear bool) {
+	sent, clear = f.header[name], !f.named[name]
+	if name == "Upgrade" {
+		clear = f.upgrade
+	}
+	if others := f.cgi[name]; others != nil {
+		sent, clear = slices.Concat(sent, others), false
+	}
+	if _, announced := f.trailer[name]; announced {
+		sent, clear = append(slices.Clip(sent), ""), false
+	}
+	return sent, clear || len(sent) == 0
 }
 
 var errBasic = errors.New("the credentials of Basic are not in Base64")

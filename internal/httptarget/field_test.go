@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestField_OtherServers_ReadOtherValues: a proxy, CGI or a server that knows trailers.
-func TestField_OtherServers_ReadOtherValues(t *testing.T) {
+// TestFields_OtherServers_ReadOtherValues: a proxy, CGI or a server that knows trailers.
+func TestFields_OtherServers_ReadOtherValues(t *testing.T) {
 	h := func(pairs ...string) http.Header {
 		all := make(http.Header)
 		for i := 0; i < len(pairs); i += 2 {
@@ -45,7 +45,7 @@ func TestField_OtherServers_ReadOtherValues(t *testing.T) {
 		if c.headers["Upgrade"] != nil {
 			field = "Upgrade"
 		}
-		sent, clear := Field(c.headers, c.trailer, field)
+		sent, clear := ReadFields(c.headers, c.trailer).Get(field)
 		assert.Equal(t, c.sent, sent, name)
 		assert.Equal(t, c.clear, clear, name)
 	}

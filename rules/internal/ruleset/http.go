@@ -149,6 +149,7 @@ type Request struct {
 	noHost      error // why the host is unknown
 	otherMethod bool  // the method was sent in another spelling
 	otherHost   bool  // a host was
+	fields      *httptarget.Fields
 	values      map[string]*values
 }
 

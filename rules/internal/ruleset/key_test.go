@@ -55,3 +55,23 @@ func TestFile_LongRequest_IsReadOnce(t *testing.T) {
 	r.Header.Set("X-Forwarded-Uri", path)
 	assert.Less(t, refused(hundred.Forwarded), uint64(100_000))
 }
+
+// TestFile_ManyHeaders_AreReadOnce for all headers that rules name.
+func TestFile_ManyHeaders_AreReadOnce(t *testing.T) {
+	r := request("GET /")
+	for i := range 10_000 {
+		r.Header.Add("Connection", fmt.Sprintf("option-%d", i))
+		r.Header.Set(fmt.Sprintf("X_%d", i), "a")
+	}
+	decide := func(headers int) uint64 {
+		text := "rules:\n"
+		for i := range headers {
+			text += fmt.Sprintf("- {name: r%d, match: {headers: {X-Header%d: a}}, key: all, limits: 1/s}\n", i, i)
+		}
+		file := parsed(t, text)
+		v := newVersion(file, offline, guard.Settings{})
+		return rulestest.Allocated(func() { assert.Empty(t, v.acquires(file.HTTP(r))) })
+	}
+	one := decide(1)
+	assert.Less(t, decide(100), one+one/2, "for a hundred headers, beside %d bytes for one", one)
+}

@@ -27,11 +27,11 @@ func (r *Request) valuesOf(name string) *values {
 	case "query":
 		v.sent, v.clear = parametersOf(r.Query, of)
 	case "cookie":
-		lines, clear := httptarget.Field(r.Headers(), r.Trailer, "Cookie")
+		lines, clear := r.field("Cookie")
 		v.sent, v.clear = cookiesOf(lines, of)
 		v.clear = v.clear && clear
 	default:
-		v.sent, v.clear = httptarget.Field(r.Headers(), r.Trailer, name)
+		v.sent, v.clear = r.field(name)
 	}
 	if len(v.sent) > 1 {
 		v.texts = make(map[string]bool)
@@ -52,6 +52,14 @@ func (r *Request) valuesOf(name string) *values {
 	}
 	r.values[name] = v
 	return v
+}
+
+// field returns the values of a header, and whether all servers read them so.
+func (r *Request) field(name string) (sent []string, clear bool) {
+	if r.fields == nil {
+		r.fields = httptarget.ReadFields(r.Headers(), r.Trailer)
+	}
+	return r.fields.Get(name)
 }
 
 // plain returns a value of a header, a cookie or a parameter without what has no meaning in it, whether it was
