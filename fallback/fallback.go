@@ -28,7 +28,7 @@ import (
 // During an outage of the limiter's node of Redis, the [limit.FailureMode] decides at once, and no caller
 // waits for Redis. The page [Failure modes] defines an outage.
 //
-// [Failure modes]: https://github.com/rratelimiter/rratelimiter/blob/main/docs/failures.md
+// [Failure modes]: https://github.com/rratelimiter/rratelimiter/blob/main/docs/reliability.md#failure-modes
 type Limiter struct {
 	guard   *outage.Guard
 	mode    limit.FailureMode

@@ -148,7 +148,7 @@ func OnSettleError(failed func(*http.Request, error)) Option {
 // A mistake of the program, such as a limiter without a rate, is no outage, and lets no request pass.
 // The page [Failure modes] has the details.
 //
-// [Failure modes]: https://github.com/rratelimiter/rratelimiter/blob/main/docs/failures.md
+// [Failure modes]: https://github.com/rratelimiter/rratelimiter/blob/main/docs/reliability.md#failure-modes
 func OnFailure(mode limit.FailureMode) Option {
 	return common(guard.OnFailure("httplimit", mode))
 }

@@ -111,7 +111,7 @@ func (o Outcome) attrs() []slog.Attr {
 // Closed. Packages httplimit, grpclimit and fallback take one with their option OnFailure. The page
 // [Failure modes] defines an outage.
 //
-// [Failure modes]: https://github.com/rratelimiter/rratelimiter/blob/main/docs/failures.md
+// [Failure modes]: https://github.com/rratelimiter/rratelimiter/blob/main/docs/reliability.md#failure-modes
 type FailureMode float64
 
 // The modes besides Local.

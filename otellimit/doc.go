@@ -71,5 +71,5 @@
 // A decision takes two to four measurements and does not allocate; the [documentation] has figures.
 // Without a MeterProvider they cost next to nothing.
 //
-// [documentation]: https://github.com/rratelimiter/rratelimiter/blob/main/docs/observability.md
+// [documentation]: https://github.com/rratelimiter/rratelimiter/blob/main/docs/production.md#observability
 package otellimit

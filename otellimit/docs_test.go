@@ -31,12 +31,12 @@ func values(t *testing.T) (all []string) {
 }
 
 func TestPage_Code_RunsInExamples(t *testing.T) {
-	guardtest.TestPage(t, "../docs/observability.md", "telemetry", "example_test.go")
+	guardtest.TestPage(t, "../docs/production.md", "telemetry", "example_test.go")
 }
 
 // The page also lists Prometheus names, results and error types.
 func TestPage_Instruments_AreListed(t *testing.T) {
-	page, doc := read(t, "../docs/observability.md"), read(t, "doc.go")
+	page, doc := read(t, "../docs/production.md"), read(t, "doc.go")
 	b := setUp(t)
 	work(b.Telemetry)
 	for name, m := range b.metrics() {
@@ -146,7 +146,7 @@ func familyOf(export, name string) (string, bool) {
 
 // The alerts of docs/production.md name existing metrics, labels and values.
 func TestProductionPage_Alerts_NameExportedMetrics(t *testing.T) {
-	page := read(t, "../docs/production.md")
+	page, _, _ := strings.Cut(read(t, "../docs/production.md"), "\n## Observability\n")
 	export, families := exported(t)
 	labels := map[string]bool{}
 	for _, of := range families {

@@ -1,4 +1,4 @@
-// Package recipes runs the code of docs/recipes.md.
+// Package recipes runs the code of docs/choosing.md.
 package recipes
 
 import (
@@ -7,11 +7,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -24,14 +26,15 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// TestRecipes_Code_Runs: each line of Go of the page is in this file.
+// TestRecipes_Code_Runs: each line of Go of the section is in this file.
 func TestRecipes_Code_Runs(t *testing.T) {
-	page, err := os.ReadFile("../../docs/recipes.md")
+	page, err := os.ReadFile("../../docs/choosing.md")
 	require.NoError(t, err)
 	runs, err := os.ReadFile("recipes_test.go")
 	require.NoError(t, err)
-	blocks := strings.Split(string(page), "```go\n")[1:]
-	assert.Len(t, blocks, 8)
+	_, recipes, _ := strings.Cut(string(page), "\n## Recipes\n")
+	blocks := strings.Split(recipes, "```go\n")[1:]
+	assert.Len(t, blocks, 11)
 	for _, block := range blocks {
 		code, _, _ := strings.Cut(block, "```")
 		for line := range strings.Lines(code) {
@@ -289,5 +292,66 @@ func TestRecipes_Keys_AreTriedInOrder(t *testing.T) {
 			used = append(used, name)
 		}
 		assert.Equal(t, "[first first second second]", fmt.Sprint(used))
+	})
+}
+
+func TestRecipes_Jobs(t *testing.T) {
+	run(t, func(t *testing.T, client *rratelimiter.Client) {
+		var running, most atomic.Int64
+		render := func(context.Context) error {
+			most.Store(max(most.Load(), running.Add(1)))
+			time.Sleep(time.Second)
+			running.Add(-1)
+			return nil
+		}
+		job := func(ctx context.Context) error {
+			jobs := limit.New(client, "render", limit.InFlight{Permits: 4, Lease: 10 * time.Minute})
+			var taken limit.Taken
+			if err := taken.Acquire(ctx, 1, jobs); err != nil { // waits for a place
+				return err
+			}
+			defer taken.Settle(ctx)
+			return render(ctx)
+		}
+		var all sync.WaitGroup
+		for range 10 {
+			all.Go(func() { assert.NoError(t, job(t.Context())) })
+		}
+		all.Wait()
+		assert.EqualValues(t, 4, most.Load())
+	})
+}
+
+func TestRecipes_Connections(t *testing.T) {
+	run(t, func(t *testing.T, client *rratelimiter.Client) {
+		mux := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { time.Sleep(time.Minute) })
+		perIP := httplimit.Each(client, "streams", httplimit.ByIP(), limit.InFlight{Permits: 2, Lease: time.Hour})
+		streams := httplimit.Middleware(perIP)(mux)
+		for range 2 {
+			go post(streams, "")
+		}
+		time.Sleep(time.Second)
+		assert.Equal(t, 429, post(streams, "").Code)
+		time.Sleep(time.Minute)
+		assert.Equal(t, 200, post(streams, "").Code)
+	})
+}
+
+func TestRecipes_CostKnownAfterwards(t *testing.T) {
+	run(t, func(t *testing.T, client *rratelimiter.Client) {
+		writeRows := func(http.ResponseWriter) int64 { return 1200 }
+		perUser := httplimit.Each(client, "rows", httplimit.ByHeader("X-User"),
+			limit.TokenBucket{Capacity: 1000, Refill: 100, Interval: time.Second})
+		rows := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if err := httplimit.Settle(r.Context(), writeRows(w)); err != nil {
+				log.Print(err)
+			}
+		})
+		export := httplimit.Middleware(perUser, httplimit.Cost(func(*http.Request) int64 { return 10 }))(rows)
+		assert.Equal(t, 200, post(export, "", "X-User", "ada").Code)
+		time.Sleep(time.Second)
+		assert.Equal(t, 429, post(export, "", "X-User", "ada").Code, "200 are owed")
+		time.Sleep(1100 * time.Millisecond)
+		assert.Equal(t, 200, post(export, "", "X-User", "ada").Code)
 	})
 }

@@ -2,7 +2,7 @@
 // fallback, the rules and the rate limit service of Envoy. It detects when an outage begins and ends. It knows
 // no request of a protocol.
 //
-// A [Guard] asks the limiter for each request, and gives Redis a deadline. docs/failures.md defines an
+// A [Guard] asks the limiter for each request, and gives Redis a deadline. docs/reliability.md defines an
 // outage. A breaker keeps the state of each node, and a prober checks a node that is down. If a caller
 // leaves before its call is answered, a probe checks whether the node is down. So an outage delays
 // only the requests that arrive before it is detected, by a deadline each, and those that wait for

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// caddyfile has forward_auth as in docs/forward-auth.md. The peer is 127.0.0.1, like a proxy: another
+// caddyfile has forward_auth as in docs/rules.md. The peer is 127.0.0.1, like a proxy: another
 // address stands for the client.
 const caddyfile = `
 {

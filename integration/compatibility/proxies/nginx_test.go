@@ -37,7 +37,7 @@ http {
 	scgi_temp_path DIR/scgi;
 `
 
-// nginxConf is the configuration of docs/forward-auth.md, with ports and files of the test.
+// nginxConf is the configuration of docs/rules.md, with ports and files of the test.
 const nginxConf = nginxHead + `
 	server {
 		listen LISTEN;
@@ -45,30 +45,24 @@ const nginxConf = nginxHead + `
 			auth_request /_limit;
 			auth_request_set $limit_left $upstream_http_ratelimit_remaining;
 			auth_request_set $limit_retry $upstream_http_retry_after;
-			error_page 403 = @limited;
-			error_page 500 = @unavailable;
+			error_page 403 = @limited; error_page 500 = @unavailable;
 			add_header RateLimit-Remaining $limit_left;
 			proxy_pass http://UPSTREAM;
 		}
 		location = /_limit {
 			internal;
 			proxy_pass http://SERVICE/auth?denied=403;
-			proxy_pass_request_body off;
-			proxy_set_header Content-Length "";
-			proxy_set_header X-Forwarded-Method $request_method;
-			proxy_set_header X-Forwarded-Uri $request_uri;
-			proxy_set_header X-Forwarded-Host $host;
-			proxy_set_header X-Forwarded-For $remote_addr;
+			proxy_pass_request_body off; proxy_set_header Content-Length "";
+			proxy_set_header X-Forwarded-Method $request_method; proxy_set_header X-Forwarded-Uri $request_uri;
+			proxy_set_header X-Forwarded-Host $host; proxy_set_header X-Forwarded-For $remote_addr;
 			# error_page 502 504 = @absent;
 		}
 		location @limited {
 			if ($limit_retry = "") { return 403; }
-			add_header Retry-After $limit_retry always;
-			return 429;
+			add_header Retry-After $limit_retry always; return 429;
 		}
 		location @unavailable {
-			add_header Retry-After $limit_retry always;
-			return 503;
+			add_header Retry-After $limit_retry always; return 503;
 		}
 		location @absent { return 204; }
 	}
@@ -93,7 +87,7 @@ func nginxAt(t *testing.T, conf string, replace ...string) string {
 
 // nginx limits requests by the rules, and returns 429 for its 403.
 func TestNginx_AuthRequest_LimitsRequests(t *testing.T) {
-	page, err := os.ReadFile("../../../docs/forward-auth.md")
+	page, err := os.ReadFile("../../../docs/rules.md")
 	require.NoError(t, err)
 	_, shown, _ := strings.Cut(string(page), "```nginx\n")
 	shown, _, _ = strings.Cut(shown, "```")

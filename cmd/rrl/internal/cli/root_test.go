@@ -148,10 +148,10 @@ func TestHelp_Commands_FitInto100Columns(t *testing.T) {
 	visit(new(app).root())
 }
 
-// TestJSONPage_Types_AreTheOutput: docs/json.md has the fields of the JSON of each command, in the notation
+// TestJSONPage_Types_AreTheOutput: docs/tool.md has the fields of the JSON of each command, in the notation
 // of TypeScript.
 func TestJSONPage_Types_AreTheOutput(t *testing.T) {
-	page, err := filepath.Abs("../../../../docs/json.md")
+	page, err := filepath.Abs("../../../../docs/tool.md")
 	require.NoError(t, err)
 	blocks := golden.Blocks(t, page, regexp.MustCompile("(?s)```ts\n.*?```"), func([]string) string {
 		var all strings.Builder
