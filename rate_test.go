@@ -239,7 +239,7 @@ func TestRate_LongestDurations_DoNotOverflow(t *testing.T) {
 			}
 
 			// So far ahead that numbers of Lua are not exact: the state has no TTL then.
-			f.Reply("PTTL", "limiter", func(peer *server.Peer, _ []string) { peer.WriteInt(8000000000000000000) })
+			f.Reply("PTTL", "limiter", func(peer *server.Peer, _ []string) { peer.WriteRaw(":8000000000000000000\r\n") })
 			f.RequireDenied(l, 10)
 			for key, ttl := range f.ttls() {
 				assert.True(t, ttl == 0 || !strings.Contains(key, "permits"), "%s: %v", key, ttl)

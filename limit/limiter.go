@@ -295,8 +295,8 @@ func (l *Limiter) TryAcquireWithin(ctx context.Context, permits int64, timeout t
 // wants less gets all of it.
 //
 // A waiter's grant of a bucket is dated when its permits came free, at most the time of a call before.
-// That is 10 ms or the time of the last calls, whichever is longer, and at most a second. So a slow link
-// does not slow the pace. In any span t, waiters get at most the capacity, and the rate
+// That is 10 ms or the time of the last calls, whichever is longer. It is at most a second, and at most as
+// long as the caller has waited. So a slow link does not slow the pace. In any span t, waiters get at most the capacity, and the rate
 // for t and the time of a call.
 //
 // Acquire ends with ctx. If the permits cannot be free before the deadline of ctx, it fails at once

@@ -127,5 +127,5 @@ func beside(members []member, penalty int) string {
 			return strings.Join(free, ", ")
 		}
 	}
-	return strconv.Itoa(maxPermits)
+	return strconv.FormatInt(maxPermits, 10)
 }

@@ -68,7 +68,7 @@ missing@ = min(9007199254740992 * interval@, missing@ + granted * interval@)
 --@ release  in: at@ epoch@ interval@ missing@ n part@ receipts refill@ refunded@ taken@ text@
 --+ out: missing@ part@ refunded@ taken@ text@
 -- Returns permits at once. With a receipt, returns no more than is still missing because of the grant.
--- Both of these are at most that:
+-- What is still missing because of the grant is at least the smaller of these:
 --   - the grant less all refill since.
 --   - the amount that was missing after the grant, less all refill and all refunds since.
 do

@@ -136,6 +136,54 @@ var (
 	testName = regexp.MustCompile("`(Test\\w+)`")
 )
 
+var (
+	// A name of Go in backquotes: of a function, a type, or a method or field behind its type or package.
+	goName     = regexp.MustCompile("`((?:[A-Za-z]\\w*\\.)?[A-Za-z]\\w*)`")
+	inFile     = regexp.MustCompile("((?:`[\\w.]+`(?:, | and )?)+) in `([\\w./-]+\\.go)`")
+	declaredGo = regexp.MustCompile(`(?m)^(?:func (?:\(\w* ?\*?(\w+)(?:\[[^\]]*\])?\) )?|type |\t)(\w+)[ \[(,]`)
+)
+
+// TestDocumentation_Architecture_NamesExist: each function, type and field that the architecture page names, and in
+// the file that it names.
+func TestDocumentation_Architecture_NamesExist(t *testing.T) {
+	t.Chdir(root)
+	names := make(map[string]bool)
+	require.NoError(t, filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir():
+			names[entry.Name()] = true
+		case strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go"):
+			for _, d := range declaredGo.FindAllStringSubmatch(read(t, path), -1) {
+				names[d[2]], names[d[1]+"."+d[2]] = true, true
+			}
+		}
+		return nil
+	}))
+	page := read(t, "docs/architecture.md")
+	for _, m := range goName.FindAllStringSubmatch(page, -1) {
+		of, name, qualified := strings.Cut(m[1], ".")
+		switch {
+		case strings.HasPrefix(m[1], "Test") || slices.Contains([]string{"go", "lua"}, name):
+		case qualified && !names[of+"."+name]: // a field, or a function of a package
+			assert.True(t, names[of] && names[name], m[1])
+		case !qualified:
+			assert.True(t, names[m[1]], m[1])
+		}
+	}
+	for _, m := range inFile.FindAllStringSubmatch(page, -1) {
+		source := read(t, m[2])
+		for _, name := range goName.FindAllStringSubmatch(m[1], -1) {
+			_, last, qualified := strings.Cut(name[1], ".")
+			if !qualified {
+				last = name[1]
+			}
+			assert.True(t, regexp.MustCompile(`\b`+last+`\b`).MatchString(source), "%s in %s", name[1], m[2])
+		}
+	}
+}
+
 // TestDocumentation_FilesAndTests_Exist: each source file that the architecture page names, and
 // each test that a page names.
 func TestDocumentation_FilesAndTests_Exist(t *testing.T) {

@@ -36,7 +36,7 @@ func TestParseRate_Texts_AreRates(t *testing.T) {
 	require.ErrorContains(t, err, "of the calendar")
 	permits, _, err := ParseRate("9007199254740992/s", false)
 	require.NoError(t, err)
-	require.EqualValues(t, MaxPermits, permits)
+	require.Equal(t, int64(MaxPermits), permits)
 }
 
 func TestFormatDuration_Durations_HaveNoZeroUnits(t *testing.T) {
