@@ -8,7 +8,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/internal/outage"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -81,10 +83,14 @@ func setFields(h http.Header, style HeaderStyle, o *guard.Decided, status int, u
 		if numbers {
 			addFirst(h, limitField, limits(o))
 		}
-	case style == ThreeHeaders && numbers:
-		setThree(h, threeFields, o, status, guard.RoundUp(resetOf(o, after), time.Second))
-	case style == XRateLimit && numbers:
-		setThree(h, xLimitFields, o, status, o.At.Add(resetOf(o, after)).Add(time.Second-1).Unix())
+	case style == ThreeHeaders:
+		if d, denied := rateOf(o); d.Limit > 0 {
+			setThree(h, threeFields, d, denied, status, guard.RoundUp(resetOf(o, d, denied, after), time.Second))
+		}
+	case style == XRateLimit:
+		if d, denied := rateOf(o); d.Limit > 0 {
+			setThree(h, xLimitFields, d, denied, status, o.At.Add(resetOf(o, d, denied, after)).Add(time.Second-1).Unix())
+		}
 	}
 	if after > 0 {
 		setNumber(h, retryField, guard.RoundUp(after, time.Second))
@@ -195,28 +201,57 @@ func appendLimit(text []byte, name string, remaining int64, window, retry time.D
 
 // setThree sets the three fields of the older styles, which describe one policy: the one that denied,
 // or the one with the fewest permits left. Those that a handler has set count too.
-func setThree(h http.Header, names [3]string, o *guard.Decided, status int, reset int64) {
-	if inside := h[names[1]]; o.Result == limit.Acquired && len(inside) > 0 {
+func setThree(h http.Header, names [3]string, d rratelimiter.Decision, denied bool, status int, reset int64) {
+	if inside := h[names[1]]; !denied && len(inside) > 0 {
 		left, err := strconv.ParseInt(inside[0], 10, 64)
-		if status == http.StatusTooManyRequests || err == nil && left <= o.Decision.Remaining {
+		if status == http.StatusTooManyRequests || err == nil && left <= d.Remaining {
 			return
 		}
 	}
-	setNumber(h, names[0], o.Decision.Limit)
-	setNumber(h, names[1], o.Decision.Remaining)
+	setNumber(h, names[0], d.Limit)
+	setNumber(h, names[1], d.Remaining)
 	setNumber(h, names[2], reset)
+}
+
+// rateOf returns the decision that the older styles show, and whether it is a denial. They have no place for a quota
+// without a time, so it leaves out permits that requests hold. Its Limit is 0 if there is nothing else.
+func rateOf(o *guard.Decided) (d rratelimiter.Decision, denied bool) {
+	d, denied = o.Decision, o.Result == limit.Rejected
+	if len(o.Each) == 0 {
+		if o.Description.Term(o.Description.Single(d)).Held {
+			d.Limit = 0
+		}
+		return d, denied
+	}
+	var rates []rratelimiter.Decision
+	held := false
+	for i, one := range o.Each {
+		if o.Description.Term(i).Held {
+			held = true
+		} else if one.Limit > 0 || !one.Allowed {
+			rates = append(rates, one)
+		}
+	}
+	switch {
+	case !held:
+		return d, denied
+	case len(rates) == 0:
+		return rratelimiter.Decision{}, denied
+	}
+	d = rates[outage.Shown(rates)]
+	return d, denied && !d.Allowed
 }
 
 // resetOf returns when Remaining changes: for a denied request after the time of its Retry-After,
 // else when all permits of the reported policy are free.
-func resetOf(o *guard.Decided, retryAfter time.Duration) time.Duration {
-	if o.Result == limit.Rejected {
+func resetOf(o *guard.Decided, shown rratelimiter.Decision, denied bool, retryAfter time.Duration) time.Duration {
+	if denied {
 		return max(retryAfter, time.Second)
 	}
 	for _, d := range o.Each {
-		if d.Limit == o.Decision.Limit && d.Remaining == o.Decision.Remaining {
+		if d.Limit == shown.Limit && d.Remaining == shown.Remaining {
 			return d.ResetAfter
 		}
 	}
-	return o.Decision.ResetAfter
+	return shown.ResetAfter
 }

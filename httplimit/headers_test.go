@@ -279,6 +279,42 @@ func TestRateLimit_InFlight_HasNoEffectiveWindow(t *testing.T) {
 	}
 }
 
+// TestHeaders_OlderStyles_LeaveInFlightOut: they have no place for a quota without a time. A denial still has
+// Retry-After.
+func TestHeaders_OlderStyles_LeaveInFlightOut(t *testing.T) {
+	places := limit.InFlight{Permits: 2, Lease: 2 * time.Minute}
+	for style, field := range map[httplimit.HeaderStyle]string{
+		httplimit.ThreeHeaders: "Ratelimit-", httplimit.XRateLimit: "X-Ratelimit-",
+	} {
+		for _, rate := range []bool{true, false} {
+			guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
+				policies := []limit.Policy{limit.FixedWindow{Permits: 100, Interval: time.Minute}, places}
+				if !rate {
+					policies = policies[1:]
+				}
+				var all []http.Header
+				var handler http.Handler
+				handler = httplimit.Middleware(perIP(client, policies...), httplimit.Headers(style))(
+					http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+						if len(all) < 5 {
+							all = append(all, nil)
+							all = append(all, serve(handler, request()).Header())
+						}
+					}))
+				all = append(all, serve(handler, request()).Header())
+				for i, left := range map[int]string{len(all) - 1: "99", len(all) - 2: "98", len(all) - 3: "98"} {
+					want := []string{"100", left}
+					if !rate {
+						want = []string{"", ""}
+					}
+					assert.Equal(t, want, []string{all[i].Get(field + "Limit"), all[i].Get(field + "Remaining")}, "%s %d", field, i)
+				}
+				assert.Equal(t, "1", all[len(all)-3].Get("Retry-After"))
+			})
+		}
+	}
+}
+
 // parse returns the parameters r and t of RateLimit, 0 for none.
 func parse(f *redistest.Fixture, text string) (r int64, t time.Duration) {
 	if text == "" {

@@ -2,6 +2,7 @@ package limit
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -245,5 +246,69 @@ func TestFlush_PlacesReturn_BeforeTheEnd(t *testing.T) {
 		time.AfterFunc(2*time.Second, func() { f.Redis.SetError("") })
 		require.NoError(t, f.client.Flush(t.Context()))
 		assert.Equal(t, []int64{8}, remainingOf(t, l))
+	})
+}
+
+// TestTaken_TakeEach_SaysWhichDenied: a job waits for a place or for a minute.
+func TestTaken_TakeEach_SaysWhichDenied(t *testing.T) {
+	withRedis(t, func(t *testing.T, f *fixture) {
+		minute := New(f.client, "{x}:minute", FixedWindow{3, time.Minute, false})
+		places := New(f.client, "{x}:places", InFlight{2, time.Hour, false})
+		allowed := func(taken *Taken) (all []bool) {
+			each, err := taken.TakeEach(t.Context(), 1, minute, places)
+			require.NoError(t, err)
+			for _, d := range each {
+				all = append(all, d.Allowed)
+			}
+			return all
+		}
+		var a, b, c Taken
+		require.Equal(t, []bool{true, true}, allowed(&a))
+		require.Equal(t, []bool{true, true}, allowed(&b))
+		require.Equal(t, []bool{true, false}, allowed(&c), "no place")
+		require.NoError(t, a.Settle(t.Context(), 1))
+		require.Equal(t, []bool{true, true}, allowed(&c))
+		require.NoError(t, b.Settle(t.Context(), 1))
+		require.Equal(t, []bool{false, true}, allowed(&b), "no minute")
+		require.NoError(t, c.Settle(t.Context(), 1))
+		assert.Equal(t, []int64{0, 2}, remainingOf(t, minute, places))
+	})
+}
+
+// TestTaken_Jobs_OfAQueue is the program of docs/jobs.md: five of a tenant run at once.
+func TestTaken_Jobs_OfAQueue(t *testing.T) {
+	withRedis(t, func(t *testing.T, f *fixture) {
+		all := New(f.client, "{jobs}:all", InFlight{20, 15 * time.Second, true})
+		tenant := New(f.client, "{jobs}:acme", FixedWindow{100, time.Minute, false}, InFlight{5, 15 * time.Second, true})
+		var running, most, later int
+		var mu sync.Mutex
+		run := func(ctx context.Context) error {
+			var taken Taken
+			defer taken.Settle(ctx, 1) //nolint:errcheck // the Client repeats the return
+			each, err := taken.TakeEach(ctx, 1, tenant, all)
+			if err != nil || !each[0].Allowed || !each[1].Allowed || !each[2].Allowed {
+				mu.Lock()
+				defer mu.Unlock()
+				later++
+				return err
+			}
+			mu.Lock()
+			running++
+			most = max(most, running)
+			mu.Unlock()
+			time.Sleep(90 * time.Second) // six leases
+			mu.Lock()
+			running--
+			mu.Unlock()
+			return nil
+		}
+		var workers sync.WaitGroup
+		for range 12 {
+			workers.Go(func() { assert.NoError(t, run(t.Context())) })
+		}
+		workers.Wait()
+		assert.Equal(t, 5, most)
+		assert.Equal(t, 7, later)
+		assert.Equal(t, []int64{100, 5, 20}, remainingOf(t, tenant, all), "the minute is over")
 	})
 }

@@ -57,7 +57,8 @@ type Takeable interface{ Name() string }
 
 // Take takes the same number of permits of each limiter with one call to Redis, or of none if one has
 // not enough, as [Join] does. The Decision is that of [Limiter.Take]. If it is not allowed, or with an
-// error, t holds what it held before. Several calls of Take can take different numbers: one request
+// error, t holds what it held before, and TakeEach says which limiter denied. Several calls of Take can take
+// different numbers: one request
 // and 800 tokens.
 //
 // A limiter of package fallback stands alone, and may wrap a Join. While Redis is away, its mode decides.
@@ -65,8 +66,19 @@ type Takeable interface{ Name() string }
 // Errors are those of [Join] and [Limiter.Take], and of package fallback.
 func (t *Taken) Take(ctx context.Context, permits int64, limiters ...Takeable) (decision rratelimiter.Decision,
 	err error) {
-	answer, err := t.add(ctx, permits, false, limiters)
-	return rratelimiter.Decision(answer), err
+	result, err := t.add(ctx, permits, false, limiters)
+	return rratelimiter.Decision(result.Answer), err
+}
+
+// TakeEach is [Taken.Take] with a Decision for each policy of the limiters, in their order, as
+// [Limiter.TakeEach]. So a queue of jobs knows whether a job waits for a place or for a minute. A limiter of package
+// fallback has one Decision while its share or its mode decides.
+func (t *Taken) TakeEach(ctx context.Context, permits int64, limiters ...Takeable) ([]rratelimiter.Decision, error) {
+	result, err := t.add(ctx, permits, false, limiters)
+	if result.Parts == nil && err == nil {
+		result.Parts = []engine.Answer{result.Answer}
+	}
+	return decisions(result.Parts), err
 }
 
 // Acquire is [Taken.Take], but waits until the permits are free, as [Limiter.Acquire].
@@ -98,44 +110,43 @@ func openTakeable(limiters []Takeable) (*Limiter, inside.Fallback) {
 }
 
 // takeReceipt takes permits that are free now, or with wait waits for them.
-func (l *Limiter) takeReceipt(ctx context.Context, permits int64, wait bool) (engine.Answer, receipt.Receipt, error) {
-	var result engine.Result
-	var err error
-	ask := engine.Ask{Permits: permits, Detail: true, Receipt: true}
+func (l *Limiter) takeReceipt(ctx context.Context, permits int64, wait bool) (result engine.Result,
+	r receipt.Receipt, err error) {
+	ask := engine.Ask{Permits: permits, Detail: true, Each: !wait, Receipt: true}
 	if wait {
 		result.Allowed, err = l.Inside(inside.Key{}).Wait(ctx, ask, time.Time{}, &result)
 	} else {
 		err = l.Inside(inside.Key{}).Try(ctx, ask, &result)
 	}
-	return result.Answer, receipt.Receipt{Permits: permits, Refund: result.Refund, Hold: result.Hold}, err
+	return result, receipt.Receipt{Permits: permits, Refund: result.Refund, Hold: result.Hold}, err
 }
 
 // errUnsettled is the error of a Taken whose settlement is not known to be over.
 var errUnsettled = errors.New("limit: Settle of this Taken has failed: call it again, or use another Taken")
 
-func (t *Taken) add(ctx context.Context, permits int64, wait bool, limiters []Takeable) (answer engine.Answer,
+func (t *Taken) add(ctx context.Context, permits int64, wait bool, limiters []Takeable) (result engine.Result,
 	err error) {
 	redis, decides := openTakeable(limiters)
 	t.mu.Lock()
 	unsettled := slices.ContainsFunc(t.takes, (*take).isBegun)
 	t.mu.Unlock()
 	if unsettled {
-		return answer, errUnsettled
+		return result, errUnsettled
 	}
 	var r receipt.Receipt
 	if decides != nil && redis.err == nil {
-		answer, r, err = decides.Take(ctx, permits, wait)
+		result.Answer, r, err = decides.Take(ctx, permits, wait)
 	} else {
-		answer, r, err = redis.takeReceipt(ctx, permits, wait)
+		result, r, err = redis.takeReceipt(ctx, permits, wait)
 	}
-	if err != nil || !answer.Allowed {
-		return answer, err
+	if err != nil || !result.Allowed {
+		return result, err
 	}
 	r.Hold.Keep(t.currentLoss().report)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.takes = append(t.takes, &take{limiter: redis, receipt: r, id: rand.Text()})
-	return answer, nil
+	return result, nil
 }
 
 // Lost returns a channel that is closed when the lease of a place of an [InFlight] has ended that t holds. The
