@@ -80,13 +80,13 @@ const defaultWaitJitter = 150 * time.Millisecond
 // takes permits, this costs at most a fortieth of the rate, and a little more at first.
 //
 // With 0, callers ask on time: for a limiter that only Go programs use. A caller also asks on time if its
-// deadline would pass otherwise. Callers that do not wait, as those of TryAcquire, can take the permits
-// before callers that wait. A d below 0 is [ErrInvalidOption].
+// deadline would pass otherwise, unless several callers of its Client want all that the rate grants at once:
+// then one of them is always near its deadline. Callers that do not wait, as those of TryAcquire, can take the
+// permits before callers that wait. A d below 0 is [ErrInvalidOption].
 //
 // For a Limiter in a limit.Join, the time is random and below 20 ms. For a TokenBucket, LeakyBucket or
 // Smooth of package limit, it is random and at most 5 ms. It is also at most a fifth of the time in which
-// the permits of all waiters come free. So processes share the permits, and none is lost. The other policies
-// ask on time.
+// the permits of all waiters come free, and none is lost. The other policies ask on time.
 func WithWaitJitter(d time.Duration) Option {
 	return func(c *Client) {
 		if d < 0 {

@@ -95,6 +95,7 @@ func (w *wire) takeTurns(b *engine.Batch, f *forecast) {
 	}
 	after, _ := f.after(max(b.Denied, 1))
 	f.lag = w.hint().turns.lag(f, granted, after, w.client.waitJitter)
+	b.Turn = f.lag > 0
 }
 
 // code reads the code of a reply, and returns the error of a script that stopped.

@@ -41,6 +41,8 @@ type queue struct {
 	forecast   Forecast      // nil if the reply had none
 	forecastAt time.Time     // when the forecast begins
 	lag        time.Duration // of the forecast
+	turn       bool          // of the last call: see Outcome.Turn
+	turnFixed  bool          // no deadline ends the lag: see fixTurn
 	took       time.Duration
 	due        time.Time // when the first waiter could be served, by the forecast
 	repliedAt  time.Time // when the reply arrived, or the queue began
@@ -77,6 +79,7 @@ func (q *queue) add(w *waiter) {
 	q.batch.sent.callers.Add(1)
 	ahead := q.wanted
 	q.wanted += w.Permits
+	q.fixTurn()
 	if len(q.inCall) == 0 && q.askBy(w, ahead) { // else see askForNew
 		q.wake()
 	}
@@ -163,8 +166,11 @@ func (q *queue) next() time.Time {
 	}
 	at := q.servable()
 	q.due = at
-	if q.lag > 0 && at.After(q.forecastAt) && !q.missed(at.Sub(q.forecastAt)) {
+	q.fixTurn()
+	lagged := at
+	if q.lag > 0 && at.After(q.forecastAt) && (q.turnFixed || !q.missed(at.Sub(q.forecastAt))) {
 		at = at.Add(q.lag)
+		lagged = at
 	}
 	again := AskAgain
 	if q.forecast != nil {
@@ -174,7 +180,18 @@ func (q *queue) next() time.Time {
 	if !q.dueForNew.IsZero() {
 		at = earliest(at, q.dueForNew)
 	}
+	if q.turnFixed && !at.Before(q.due) && at.Before(lagged) {
+		return lagged // a call for another waiter would take the permits too
+	}
 	return at
+}
+
+// fixTurn has no deadline end the lag of a turn if several waiters want all that can be granted at once: then one
+// of them is always near its deadline.
+func (q *queue) fixTurn() {
+	if q.turn && q.forecast != nil && q.wanted >= q.forecast.Limit() && q.waiters.first != q.waiters.last {
+		q.turnFixed = true
+	}
 }
 
 // missed reports whether one of the first waiters would miss its deadline if the next call, after so
@@ -334,7 +351,7 @@ func (q *queue) applyReply(times *callTime) (done []*waiter) {
 			done = append(done, w)
 		}
 	}
-	if q.lag = 0; b.Forecast != nil {
+	if q.lag, q.turn, q.turnFixed = 0, b.Turn, false; b.Forecast != nil {
 		q.lag = b.Forecast.Lag(q.wanted)
 	}
 	if err == nil {
