@@ -90,3 +90,18 @@ func TestWarnings_RuleWithoutRequests_IsNamed(t *testing.T) {
 		assert.Empty(t, parsed(t, "match: all\n"+file).Warnings(), rules)
 	}
 }
+
+func TestWarnings_LocalShare_RoundsToNothing(t *testing.T) {
+	for text, warned := range map[string]bool{
+		"limits: 5/m, on_failure: {local: 0.1}": true, "limits: 10/m, on_failure: {local: 0.1}": false,
+		"limits: [100/m, 5/s], on_failure: {local: 0.1}": true, "limits: 5/m": false, "limits: 5/m, on_failure: open": false,
+		"limits: {policy: smooth, rate: 1/s}, on_failure: {local: 0.1}": false,
+	} {
+		warnings := parsed(t, one("key: ip, "+text)).Warnings()
+		if !warned {
+			assert.Empty(t, warnings, text)
+		} else if assert.Len(t, warnings, 1, text) {
+			assert.Contains(t, warnings[0], `the rule "a" refuses all requests while Redis is down: its share is less than one of 5`)
+		}
+	}
+}

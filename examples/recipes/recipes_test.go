@@ -13,7 +13,6 @@ import (
 	"os"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -34,7 +33,7 @@ func TestRecipes_Code_Runs(t *testing.T) {
 	require.NoError(t, err)
 	_, recipes, _ := strings.Cut(string(page), "\n## Recipes\n")
 	blocks := strings.Split(recipes, "```go\n")[1:]
-	assert.Len(t, blocks, 11)
+	assert.Len(t, blocks, 9)
 	for _, block := range blocks {
 		code, _, _ := strings.Cut(block, "```")
 		for line := range strings.Lines(code) {
@@ -292,48 +291,6 @@ func TestRecipes_Keys_AreTriedInOrder(t *testing.T) {
 			used = append(used, name)
 		}
 		assert.Equal(t, "[first first second second]", fmt.Sprint(used))
-	})
-}
-
-func TestRecipes_Jobs(t *testing.T) {
-	run(t, func(t *testing.T, client *rratelimiter.Client) {
-		var running, most atomic.Int64
-		render := func(context.Context) error {
-			most.Store(max(most.Load(), running.Add(1)))
-			time.Sleep(time.Second)
-			running.Add(-1)
-			return nil
-		}
-		job := func(ctx context.Context) error {
-			jobs := limit.New(client, "render", limit.InFlight{Permits: 4, Lease: 10 * time.Minute})
-			var taken limit.Taken
-			if err := taken.Acquire(ctx, 1, jobs); err != nil { // waits for a place
-				return err
-			}
-			defer taken.Settle(ctx)
-			return render(ctx)
-		}
-		var all sync.WaitGroup
-		for range 10 {
-			all.Go(func() { assert.NoError(t, job(t.Context())) })
-		}
-		all.Wait()
-		assert.EqualValues(t, 4, most.Load())
-	})
-}
-
-func TestRecipes_Connections(t *testing.T) {
-	run(t, func(t *testing.T, client *rratelimiter.Client) {
-		mux := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { time.Sleep(time.Minute) })
-		perIP := httplimit.Each(client, "streams", httplimit.ByIP(), limit.InFlight{Permits: 2, Lease: time.Hour})
-		streams := httplimit.Middleware(perIP)(mux)
-		for range 2 {
-			go post(streams, "")
-		}
-		time.Sleep(time.Second)
-		assert.Equal(t, 429, post(streams, "").Code)
-		time.Sleep(time.Minute)
-		assert.Equal(t, 200, post(streams, "").Code)
 	})
 }
 

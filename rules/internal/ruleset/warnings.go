@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/internal/policy"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -14,8 +15,8 @@ import (
 const mostCompared = 2000
 
 // Warnings describes what a valid file may not mean: rules that no request reaches, bans of ranges that let a
-// client of an unknown address pass, since no rule behind them decides all its requests, and rules that answer
-// 401, which requires a header (RFC 9110, 15.5.2).
+// client of an unknown address pass, since no rule behind them decides all its requests, local shares of less
+// than a permit, and rules that answer 401, which requires a header (RFC 9110, 15.5.2).
 func (s *File) Warnings() (all []string) {
 	behind := slices.DeleteFunc(slices.Clone(s.rules), func(r *rule) bool { return !r.decidesUnknown() })
 	for i, r := range s.rules {
@@ -35,6 +36,15 @@ func (s *File) Warnings() (all []string) {
 		}
 		if r.onlyBans() && !r.settings.Shadow && slices.ContainsFunc(r.conditions, opens) {
 			warn("bans ranges: requests of unknown addresses pass it, and no rule that fails closed matches all of them")
+		}
+		if share := r.settings.OnFailure.mode; share > 0 && r.limits != nil {
+			for _, p := range r.limits.policies {
+				if d, _ := policy.Of(p); d.Refill != policy.Pausing && d.Refill != policy.OnCredit &&
+					float64(d.Local.Permits)*float64(share)*(1+1e-12) < 1 {
+					warn(fmt.Sprintf("refuses all requests while Redis is down: its share is less than one of %d permits: "+
+						"choose a larger share, or another mode", d.Local.Permits))
+				}
+			}
 		}
 		if r.settings.Status == http.StatusUnauthorized && slices.ContainsFunc(r.conditions, isHTTP) {
 			warn("answers 401, which requires a header WWW-Authenticate: " +
