@@ -15,6 +15,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/rratelimiter/rratelimiter/internal/engine"
+	"github.com/rratelimiter/rratelimiter/internal/policy"
 	"github.com/rratelimiter/rratelimiter/internal/receipt"
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
@@ -41,9 +42,8 @@ func (w *wire) waitersKey() string {
 // Arguments sets the arguments of the acquire script.
 func (w *wire) Arguments(b *engine.Batch, now time.Time) {
 	total, detail := b.Wants()
-	at := w.plan.client.Engine.AppendMicros(make([]byte, 0, 32), now)
-	both := string(appendEpoch(at)) // one text costs less than two
-	b.Args = append(b.Args[:0], both[:len(at)], strconv.FormatInt(total, 10), both[len(at):])
+	detail = detail || w.plan.expires && w.plan.client.Engine.Look()
+	b.Args = w.plan.fixed(callOf(b), append(b.Args[:0], strconv.FormatInt(total, 10)), now)
 	b.Args = callArguments(b.Args, w.members, now)
 	flags := ""
 	switch {
@@ -52,8 +52,11 @@ func (w *wire) Arguments(b *engine.Batch, now time.Time) {
 	case detail:
 		flags = "d"
 	}
-	if flags != "" || len(b.Requests) > 1 || b.Lease.Span > 0 {
-		b.Args = append(b.Args, engine.Runs(b.Requests), flags)
+	switch {
+	case b.Ordered || b.Lease.Span > 0 || len(b.Requests) > 1 || b.Requests[0].UpTo > 0:
+		b.Args = append(b.Args, flags, engine.Runs(b.Requests))
+	case detail:
+		b.Args = append(b.Args, flags)
 	}
 	if b.Ordered {
 		b.Args = append(b.Args, strconv.FormatInt(b.Backdate.Microseconds(), 10))
@@ -69,6 +72,34 @@ func (w *wire) Arguments(b *engine.Batch, now time.Time) {
 		b.Args = append(b.Args, b.Share.ID, strconv.FormatInt(b.Share.Late.Milliseconds(), 10),
 			strconv.FormatInt(b.Share.Rest, 10), strconv.FormatInt(w.plan.lead, 10))
 	}
+}
+
+// callOf returns the call of a batch.
+func callOf(b *engine.Batch) call {
+	if b.Share.ID != "" {
+		return wait
+	}
+	return acquire
+}
+
+// fixed appends the time and the epoch of a call, if its script reads them.
+func (p *plan) fixed(c call, args []string, now time.Time) []string {
+	timed, epochs := p.timed || c == wait, p.epochs && takes(c)
+	if !timed && !epochs {
+		return args
+	}
+	at := make([]byte, 0, 32)
+	if timed {
+		at = p.client.Engine.AppendMicros(at, now)
+	}
+	if !epochs {
+		return append(args, string(at))
+	}
+	both := string(appendEpoch(at)) // one text costs less than two
+	if timed {
+		args = append(args, both[:len(at)])
+	}
+	return append(args, both[len(at):])
 }
 
 // callArguments appends the arguments of members at a time.
@@ -90,10 +121,17 @@ const fullFor = engine.LongestCall
 // Answer reads the reply of the acquire script.
 func (w *wire) Answer(b *engine.Batch, message rueidis.RedisMessage) (again bool, err error) {
 	if message.IsInt64() { // -1: none was granted
+		if w.plan.expires {
+			w.plan.client.Engine.Denied()
+		}
 		return false, nil
 	}
 	if isBrief(message, len(w.members)) {
 		b.GrantAll(0)
+		return false, nil
+	}
+	if s, letters := w.flat(message); s != nil {
+		b.AnswerBy(s, letters, w.AboveLimit)
 		return false, nil
 	}
 	switch reply := redisx.ReadReply(message); reply.Number() {
@@ -102,7 +140,7 @@ func (w *wire) Answer(b *engine.Batch, message rueidis.RedisMessage) (again bool
 			return true, nil
 		}
 	case replyAgain:
-		if b.Args, again = nextCall(acquire, w.members, reply, b.Args); again {
+		if b.Args, again = nextCall(callOf(b), w.members, reply, b.Args); again {
 			return true, nil
 		}
 	}
@@ -144,60 +182,94 @@ func briefTexts(message rueidis.RedisMessage) []string {
 	return texts
 }
 
+// flat reads the reply to a lone Take of a window: {taken, left}, or {-1, taken, left} if it is denied. It
+// returns nil for another reply.
+func (w *wire) flat(message rueidis.RedisMessage) (s *state, letters string) {
+	all, err := message.ToArray()
+	notNumber := func(m rueidis.RedisMessage) bool { return !m.IsInt64() } // as the time of another reply
+	if err != nil || len(w.members) > 1 || w.members[0].described.Refill != policy.Together ||
+		slices.ContainsFunc(all, notNumber) {
+		return nil, ""
+	}
+	r := redisx.ReadReply(message)
+	if letters = "*"; len(all) == 3 && r.Number() == -1 {
+		letters = "n"
+	}
+	s = &state{most: w.plan.most, plan: w.plan, receipts: []string{""}}
+	s.policies = []forecast{w.members[0].policy.forecast(&r)}
+	if !r.Ended() {
+		return nil, ""
+	}
+	return s, letters
+}
+
 // lease describes a lease that a call has brought.
 func (w *wire) lease(b *engine.Batch, s *state) {
 	answer := s.Granted(0)
 	b.Lease.Granted, b.Lease.Lasts, b.Lease.Parts = s.leased, s.lasts, s.GrantedParts(0)
 	b.Lease.Limit, b.Lease.Free, b.Lease.Reset = answer.Limit, answer.Remaining, answer.ResetAfter
-	b.Lease.Refund = func(ctx context.Context, permits int64) error {
-		return w.refund(ctx, permits, s.receipts...)
-	}
+	grant := grant{s.receipts, b.Age(w.plan.client.Engine)}
+	b.Lease.Refund = func(ctx context.Context, permits int64) error { return w.refund(ctx, permits, grant) }
 }
 
-// receiptsOf returns the text that each policy left for the grants of a batch.
-func receiptsOf(b *engine.Batch) []string {
+// grant names what a call took, for a refund.
+type grant struct {
+	receipts []string             // the text that each policy left
+	age      func() time.Duration // since the reply
+}
+
+// grantOf returns the grant of the call of a batch.
+func (w *wire) grantOf(b *engine.Batch) grant {
+	receipts := briefTexts(b.Reply)
 	if s, ok := b.Forecast.(*state); ok {
-		return s.receipts
+		receipts = s.receipts
 	}
-	return briefTexts(b.Reply)
+	return grant{receipts, b.Age(w.plan.client.Engine)}
 }
 
 // Receipt returns the refund of the grant of a call. The limiters of Redisson's layout refund theirs one after
 // another, and then all policies with one call. If one fails, the others still refund theirs, unless ctx has ended.
 func (w *wire) Receipt(b *engine.Batch) receipt.Refund {
-	granted, receipts := b.Granted, receiptsOf(b)
-	if len(receipts) != len(w.members) {
+	c, granted, all := callOf(b), b.Granted, w.grantOf(b)
+	if len(all.receipts) != len(w.members) {
 		return nil
 	}
 	args := slices.Clone(b.Args) // the next batch uses them
 	return func(ctx context.Context, permits int64) (err error) {
 		for i, m := range w.members {
 			if m.redisson != nil {
-				random := args[argument(acquire, w.members, i)+randomArg]
-				err = cmp.Or(err, m.redisson.Refund(ctx, permits, random, granted, receipts[i]))
+				random := args[argument(c, w.members, i)+randomArg]
+				err = cmp.Or(err, m.redisson.Refund(ctx, permits, random, granted, all.receipts[i]))
 			}
 		}
-		return cmp.Or(err, w.refund(ctx, permits, receipts...))
+		return cmp.Or(err, w.refund(ctx, permits, all))
 	}
 }
 
-// refund returns permits of one grant: of a caller that left or settles, or a lease. The grants with
-// these receipts must still take them. It leaves leases as they are.
-func (w *wire) refund(ctx context.Context, permits int64, receipts ...string) error {
+// refund returns permits of a grant: of a caller that left or settles, or a lease. The grant must still take
+// them. It leaves leases as they are.
+func (w *wire) refund(ctx context.Context, permits int64, of grant) error {
 	if !has(w.members, "release") { // as of a Pause, or of Redisson's layout
 		return nil
 	}
-	_, err := engine.Refund(ctx, w.plan.client.Engine, w.dependsOn, w.returning(permits, receipts...))
+	_, err := engine.Refund(ctx, w.plan.client.Engine, w.dependsOn, w.returning(permits, of))
 	if errors.Is(err, redisx.ErrRanBefore) {
 		return nil
 	}
 	return err
 }
 
-// returning returns the call that returns permits.
-func (w *wire) returning(permits int64, receipts ...string) func(context.Context) (rueidis.RedisMessage, error) {
+// returning returns the call that returns permits. Those of the zero grant are any.
+func (w *wire) returning(permits int64, of grant) func(context.Context) (rueidis.RedisMessage, error) {
+	own := func() []string {
+		age := ""
+		if of.age != nil {
+			age = strconv.FormatInt(max(0, of.age()).Milliseconds(), 10)
+		}
+		return []string{strconv.FormatInt(permits, 10), age}
+	}
 	return func(ctx context.Context) (rueidis.RedisMessage, error) {
-		return w.run(ctx, release, []string{strconv.FormatInt(permits, 10)}, receipts...)
+		return w.run(ctx, release, own, of.receipts...)
 	}
 }
 
@@ -206,11 +278,9 @@ const (
 	leastEpoch = 36 * 36 * 36 * 36 * 36 // of six digits, as all are
 )
 
-// newEpoch returns a random word. The call that begins a state sets it, and a refund names it.
+// appendEpoch appends a random word. The call that begins a state sets it, and a refund names it.
 // So no refund changes a state that began after its grant, as one does after a Reset. Two states of
 // a name share an epoch in one of two billion cases.
-func newEpoch() string { return string(appendEpoch(nil)) }
-
 func appendEpoch(to []byte) []byte {
 	return strconv.AppendUint(to, leastEpoch+rand.Uint64N((epochBase-1)*leastEpoch), epochBase)
 }

@@ -114,10 +114,8 @@ func (p Calendar) GoString() string {
 	return fmt.Sprintf("limit.Calendar{Permits:%d, Unit:limit.%v, In:%q}", p.Permits, p.Unit, p.In.String())
 }
 
-// arguments appends the permits and four times: the bounds of the unit before, of this one and of the
-// next one.
-// With the server's clock, the host's units are those of the server too, except near their ends;
-// then the script requests the arguments for its time.
+// arguments appends the permits and the bounds of a unit. If the server's clock is in another one, the script
+// requests the arguments for its time.
 func (p Calendar) arguments(args []string, now time.Time) []string {
 	if now.IsZero() {
 		now = time.Now()
@@ -135,7 +133,7 @@ func (p Calendar) arguments(args []string, now time.Time) []string {
 type calendarUnit struct {
 	in         *time.Location
 	begin, end int64
-	arguments  [4]string
+	arguments  [2]string
 }
 
 // recent caches the latest units: to compute one takes as long as the rest of a lone call.
@@ -149,7 +147,7 @@ func (p Calendar) unitOf(now time.Time) *calendarUnit {
 	}
 	u := &calendarUnit{in: p.In, begin: p.begin(date, 0), end: p.begin(date, 1)}
 	for i := range u.arguments {
-		u.arguments[i] = strconv.FormatInt(p.begin(date, i-1)*1000, 10)
+		u.arguments[i] = strconv.FormatInt(p.begin(date, i)*1000, 10)
 	}
 	return u
 }
@@ -209,14 +207,19 @@ func (p Calendar) begin(date time.Time, later int) int64 {
 }
 
 func (p Calendar) forecast(r *redisx.Reply) forecast {
-	taken, after, end := r.Number(), micros(r.Number()), time.UnixMilli(r.Number())
-	next := func(windows int64) time.Duration {
+	f := newWindowForecast(p.Permits, units[p.Unit].longest, r, nil)
+	end := time.Now().Add(f.end)
+	if r.Len() > 0 {
+		end = time.UnixMilli(r.Number())
+	}
+	f.next = func(windows int64) time.Duration {
 		const most = 292 * 366 // days that a time.Duration can hold
 		if windows > most {
 			return engine.Never
 		}
-		last := time.Unix(p.begin(p.date(end), int(windows)), 0)
-		return max(0, last.Sub(end))
+		// PTTL and the clock of the host are a little inaccurate.
+		unit := p.date(end.Add(12 * time.Hour))
+		return time.Unix(p.begin(unit, int(windows)), 0).Sub(time.Unix(p.begin(unit, 0), 0))
 	}
-	return windowForecast{usage{p.Permits, taken}, after, next}
+	return f
 }

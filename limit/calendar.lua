@@ -1,27 +1,31 @@
--- Calendar. ARGV: permits; four times in milliseconds, which bound three successive calendar units.
--- The text of the key is FixedWindow's. The other sections are FixedWindow's.
+-- Calendar. ARGV: permits; the begin and the end of a calendar unit, Unix milliseconds. The key is
+-- FixedWindow's. The other sections are FixedWindow's.
 --@from fixedwindow
 
---@ read  out: ask@ count@ end@ free@ head@ length@ most@ renews@ text@
--- Sets ask@ if none of the units contains now.
-local most@, begin@, end@, renews@ = tonumber(ARGV[@1]), tonumber(ARGV[@3]), tonumber(ARGV[@4]), true
---@include openwindow
-if not head@ and millis >= end@ then
-  begin@, end@ = end@, tonumber(ARGV[@5])
-elseif not head@ and millis < begin@ then
-  begin@, end@ = tonumber(ARGV[@2]), begin@
-end
-local ask@, length@ = not head@ and (millis < begin@ or millis >= end@), ARGV[@4] - ARGV[@3]
-local free@ = most@ - count@
+--@ length  out: length@
+local length@ = ARGV[@3] - ARGV[@2]
 
---@ again  in: ask@
-if ask@ then
-  return {1, format('%d', now)}
+--@ unit  out: server@
+-- The caller's clock may be in another unit than the clock of Redis.
+local server@ = call('TIME')
+server@ = server@[1] * 1000 + floor(server@[2] / 1000)
+if server@ < ARGV[@2] + 0 or server@ >= ARGV[@3] + 0 then
+  return {1, format('%d', server@ * 1000)}
 end
 
---@ lease  in: end@ span  out: span
--- Leased permits are used in the unit that counts them.
-span = min(span, floor(end@ - now / 1000))
+--@ again  in: count@
+if not count@ then
+  --@include unit
+end
 
---@ report  in: count@ end@ text@  out: report@
-local report@ = {text@, count@, end@ * 1000 - now, end@}
+--@ begin  in: left@  out: left@
+do
+  local time = call('TIME')
+  left@ = max(1, ARGV[@3] - time[1] * 1000 - floor(time[2] / 1000))
+end
+
+--@ report  in: count@ left@ text@  out: report@ server@
+-- The end of the window follows: later units differ in length.
+--@include left
+local server@ = call('TIME')
+local report@ = {text@, (count@ or 0) + 0, (left@ or 0) + 0, server@[1] * 1000 + floor(server@[2] / 1000) + (left@ or 0)}

@@ -48,7 +48,7 @@ func (l *Limiter) Release(ctx context.Context, permits int64) error {
 		}
 		return nil
 	}
-	_, err := engine.Change(ctx, l.wire.plan.client.Engine, l.wire.dependsOn, l.wire.returning(permits))
+	_, err := engine.Change(ctx, l.wire.plan.client.Engine, l.wire.dependsOn, l.wire.returning(permits, grant{}))
 	return err
 }
 
@@ -100,7 +100,7 @@ func (l *Limiter) charge(ctx context.Context, permits int64, id string) (*state,
 		if id != "" {
 			ctx = redisx.Once(ctx, id) // not for the releases of leases before and after
 		}
-		return l.wire.ask(ctx, charge, strconv.FormatInt(permits, 10), newEpoch())
+		return l.wire.ask(ctx, charge, strconv.FormatInt(permits, 10))
 	})
 	if errors.Is(err, redisx.ErrRanBefore) {
 		err = nil
@@ -148,9 +148,9 @@ func (l *Limiter) Drain(ctx context.Context, leave int64) (rratelimiter.Decision
 	if err := l.check(ctx); err != nil {
 		return rratelimiter.Decision{}, err
 	}
-	own := []string{strconv.FormatInt(min(leave, maxPermits), 10), newEpoch()}
+	own := strconv.FormatInt(min(leave, maxPermits), 10)
 	s, err := engine.Change(ctx, l.wire.plan.client.Engine, l.wire.dependsOn,
-		func(ctx context.Context) (*state, error) { return l.wire.ask(ctx, drain, own...) })
+		func(ctx context.Context) (*state, error) { return l.wire.ask(ctx, drain, own) })
 	if err != nil {
 		return rratelimiter.Decision{}, err
 	}
@@ -237,7 +237,7 @@ func (l *Limiter) Pause(ctx context.Context, d time.Duration) error {
 	length := strconv.FormatInt(int64((d+time.Millisecond-1)/time.Millisecond), 10)
 	_, err := engine.Change(ctx, l.wire.plan.client.Engine, keys,
 		func(ctx context.Context) (rueidis.RedisMessage, error) {
-			return l.wire.run(ctx, pause, []string{length})
+			return l.wire.run(ctx, pause, func() []string { return []string{length} })
 		})
 	return err
 }

@@ -20,16 +20,6 @@ func TestClocks_SetBack_GrantsOnce(t *testing.T) {
 		passes time.Duration // by both clocks
 		back   time.Duration
 	}{
-		"a day": {Calendar{5, Day, nil}, hour.Add(12*time.Hour - time.Second), 0, time.Minute, time.Hour},
-		"a day, since its begin": {Calendar{5, Day, nil}, hour.Add(12*time.Hour - time.Second), 24*time.Hour - 2*time.Second,
-			time.Minute, time.Hour},
-		"a month": {Calendar{5, Month, nil}, time.Date(2025, time.November, 30, 23, 59, 0, 0, time.UTC), 0,
-			2 * time.Minute, time.Hour},
-		"an aligned window": {FixedWindow{5, time.Hour, true}, hour.Add(-time.Minute), 0, 10 * time.Minute, 30 * time.Minute},
-		"an aligned window, since its begin": {FixedWindow{5, time.Hour, true}, hour.Add(-time.Minute), 58 * time.Minute,
-			10 * time.Minute, 30 * time.Minute},
-		"an aligned window, less than its length": {FixedWindow{5, time.Minute, true}, hour.Add(-time.Second), 0,
-			2 * time.Second, 50 * time.Second},
 		"a log":    {SlidingLog{5, time.Minute}, hour, 0, 59 * time.Second, time.Hour},
 		"cells":    {SlidingWindow{5, time.Minute, 0}, hour, 0, 59 * time.Second, time.Hour},
 		"a bucket": {TokenBucket{5, 5, time.Hour}, hour, 0, time.Minute, time.Hour},
@@ -41,7 +31,7 @@ func TestClocks_SetBack_GrantsOnce(t *testing.T) {
 		f.advance(test.early)
 		f.take(l, 4)
 		f.advance(test.passes)
-		f.set(f.now - test.back.Microseconds())
+		f.setClock(f.now - test.back.Microseconds())
 		assert.False(t, redistest.Result(t, l.TryAcquire, 1), name)
 	}
 }
@@ -49,9 +39,12 @@ func TestClocks_SetBack_GrantsOnce(t *testing.T) {
 // TestClock_Before1970_TimeStandsStill: such a clock writes states that other calls can read.
 func TestClock_Before1970_TimeStandsStill(t *testing.T) {
 	for _, p := range everyPolicy {
+		if isWindow(p) { // the clock of Redis ends it
+			continue
+		}
 		f := newClocked(t)
 		f.back = true
-		f.set(time.Date(1969, time.July, 20, 20, 17, 40, 0, time.UTC).UnixMicro())
+		f.setClock(time.Date(1969, time.July, 20, 20, 17, 40, 0, time.UTC).UnixMicro())
 		l := New(f.client, "name", p)
 		for _, want := range []int64{8, 6} {
 			d := redistest.Result(t, l.Take, 2)
@@ -62,7 +55,7 @@ func TestClock_Before1970_TimeStandsStill(t *testing.T) {
 		if _, held := p.(InFlight); !held {
 			require.NoError(t, l.Release(t.Context(), 1), "%T", p)
 		}
-		f.set(begin)
+		f.setClock(begin)
 		assert.True(t, redistest.Result(t, l.Take, 10).Allowed, "%T", p)
 	}
 }
@@ -70,9 +63,7 @@ func TestClock_Before1970_TimeStandsStill(t *testing.T) {
 // TestRelease_ExpiredByThisClock_ChangesNothing: another clock may be behind this one.
 func TestRelease_ExpiredByThisClock_ChangesNothing(t *testing.T) {
 	for _, policy := range []Policy{
-		SlidingWindow{10, time.Second, 10}, SlidingLog{10, time.Second}, Calendar{10, Day, nil},
-		FixedWindow{10, time.Second, false}, FixedWindow{10, time.Second, true},
-		TokenBucket{10, 10, time.Second}, LeakyBucket{10, 10, time.Second},
+		SlidingWindow{10, time.Second, 10}, SlidingLog{10, time.Second}, TokenBucket{10, 10, time.Second}, LeakyBucket{10, 10, time.Second},
 	} {
 		f := newClocked(t)
 		f.back = true

@@ -10,7 +10,10 @@ import (
 
 // FixedWindow grants Permits in each window of an Interval. A window begins with its first permit,
 // and the next one with the first permit after its end. Aligned windows begin at multiples of the
-// interval since the Unix epoch, on every host alike.
+// interval since the Unix epoch.
+//
+// The clock of Redis ends windows, not that of the program: a window is a number with an expiry. A program in
+// any language shares it with one command: see the page [Choosing a policy].
 //
 // It is the cheapest policy. An interval around the end of a window can have twice the permits. If
 // it must not, use [SlidingWindow] or [SlidingLog].
@@ -45,14 +48,19 @@ func (p FixedWindow) describe() policy.Description {
 	if p.Aligned {
 		word = "aligned"
 	}
-	return windowDescription(keyPart(word, p.Interval), p.Permits, p.Interval, policy.Together)
+	d := windowDescription(keyPart(word, p.Interval), p.Permits, p.Interval, policy.Together)
+	if p.Aligned {
+		d.Lua = "alignedwindow"
+	}
+	return d
 }
 
-// readWindow reads the text of a window: "<epoch> <end, ms> <count>".
+// readWindow reads the number of taken permits. The key expires when the window ends.
 func readWindow(c policy.Content) (s policy.State, ok bool) {
-	n, ok := numbersAfterEpoch(c.Text, 2)
-	if after, taken := n[0]-c.Now.UnixMilli(), n[1]; after > 0 && taken > 0 {
-		s = policy.State{Taken: taken, Ends: after, Returns: []policy.Return{{AfterMS: after, Permits: taken}}}
+	n, ok := numbersOf(c.Text)
+	if ok && n[0] > 0 {
+		s = policy.State{Taken: n[0], Ends: max(0, c.TTL)}
+		s.Returns = []policy.Return{{AfterMS: s.Ends, Permits: n[0]}}
 	}
 	return s, ok
 }
@@ -60,16 +68,22 @@ func readWindow(c policy.Content) (s policy.State, ok bool) {
 func (p FixedWindow) validate() error { return checkRate("FixedWindow", p.Permits, p.Interval) }
 
 func (p FixedWindow) arguments(args []string, _ time.Time) []string {
-	aligned := ""
-	if p.Aligned {
-		aligned = "aligned"
-	}
-	return append(args, strconv.FormatInt(p.Permits, 10), strconv.FormatInt(p.Interval.Milliseconds(), 10), aligned)
+	return append(args, strconv.FormatInt(p.Permits, 10), strconv.FormatInt(p.Interval.Milliseconds(), 10))
 }
 
 func (p FixedWindow) forecast(r *redisx.Reply) forecast {
 	next := func(windows int64) time.Duration { return repeat(p.Interval, windows) }
-	return windowForecast{usage{p.Permits, r.Number()}, micros(r.Number()), next}
+	return newWindowForecast(p.Permits, p.Interval, r, next)
+}
+
+// newWindowForecast reads the taken permits and the milliseconds until a window of a length ends.
+func newWindowForecast(permits int64, length time.Duration, r *redisx.Reply,
+	next func(int64) time.Duration) windowForecast {
+	taken, left := r.Number(), r.Number()
+	if left < 0 { // the key has no expiry yet
+		left = length.Milliseconds()
+	}
+	return windowForecast{usage{permits, taken}, time.Duration(left) * time.Millisecond, next}
 }
 
 // windowForecast is a window at whose end all permits return.

@@ -1,64 +1,92 @@
--- FixedWindow. ARGV: permits; interval in milliseconds; 'aligned' or ''. The key holds "<epoch>
--- <end, ms> <count>".
---
--- TTL: an interval from the first grant of a window. An aligned window and a calendar unit renew it
--- with each grant, since a clock that is set back meets the same window again.
+-- FixedWindow. ARGV: permits; interval in milliseconds. The key holds the taken permits, a plain
+-- integer, and expires when the window ends: as INCREX of Redis 8.8 leaves it. A window begins with
+-- its first permit. Only the clock of Redis ends it.
 
---@ read  out: count@ end@ free@ head@ length@ most@ renews@ text@
--- Sets head@, the text before the count, or false if no window is open. Sets length@, the TTL, and
--- renews@, whether a grant renews the TTL.
-local most@, end@, length@, renews@ = ARGV[@1] + 0, nil, ARGV[@2], ARGV[@3] ~= ''
---@include openwindow
-if not head@ then
-  end@ = millis + length@
-  if renews@ then
-    end@ = end@ - millis % length@
-  end
+--@ read  out: count@ free@ left@ most@ text@
+-- Sets count@, the text of the key, or false if no window is open. left@ is not known yet: the milliseconds
+-- until the window ends. There is no text@: a refund goes by the age of its grant.
+local most@, count@, left@, text@ = ARGV[@1] + 0, call('GET', KEYS[@1]), false, ''
+if count@ and count@ ~= '0' and (not match(count@, '^[1-9]%d*$') or #count@ > 16) then
+  return {3, @, count@}
 end
-local free@ = most@ - count@
+local free@ = most@ - (count@ or 0)
 
---@ openwindow  in: end@  out: count@ end@ head@ text@
-local count@, head@, text@ = 0, false, call('GET', KEYS[@1]) or ''
-if text@ ~= '' then
-  local head, finish, count = match(text@, '^(%w+ (%d+) )(%d+)$')
-  if not head or #finish > 15 or #count > 16 then
-    return {3, @, text@}
-  end
-  -- The window counts until its end by every clock, also by one that is before its begin.
-  if finish + 0 > millis then
-    end@, count@, head@ = finish + 0, count + 0, head
+--@ length  out: length@
+local length@ = ARGV[@2]
+
+--@ begin  in: left@  out: left@
+left@ = ARGV[@2]
+
+--@ left  in: count@ left@  out: left@
+-- A key outlives a PTTL of 0 by up to a millisecond.
+if count@ and not left@ then
+  left@ = call('PTTL', KEYS[@1])
+  if left@ == 0 then
+    left@ = 1
   end
 end
 
---@ lease  in: end@ head@ length@ renews@ span  out: span
--- Leased permits are used in the window that counts them: before it ends by this clock, and before
--- its key expires.
-span = min(span, floor(length@ / 16), floor(end@ - now / 1000),
-  head@ and not renews@ and call('PTTL', KEYS[@1]) or length@ + 0)
+--@ expire  in: count@ left@  out: left@
+-- Gives the key an expiry that has none, as another program may have left it.
+--@include left
+if left@ == -1 then
+  --@include begin
+  call('PEXPIRE', KEYS[@1], left@)
+end
 
---@ take  in: count@ end@ epoch granted head@ length@ renews@ text@  out: count@ text@
-count@ = min(9007199254740992, count@ + granted) -- only Charge reaches this
-text@ = (head@ or format('%s %d ', epoch, end@)) .. format('%d', count@)
-if head@ and not renews@ then
-  call('SET', KEYS[@1], text@, 'KEEPTTL')
+--@ lease  in: count@ left@ span  out: left@ span
+-- Leased permits are used in the window that counts them.
+--@include length
+if count@ then
+  --@include left
 else
-  call('SET', KEYS[@1], text@, 'PX', length@)
+  --@include begin
+end
+span = min(span, floor(length@ / 16), left@ + 0)
+
+--@ take  in: amount count@ granted left@  out: count@ left@
+if count@ then
+  count@ = call('INCRBY', KEYS[@1], amount)
+else
+  --@include begin
+  call('SET', KEYS[@1], amount, 'PX', left@)
+  count@ = granted
 end
 
---@ release  in: count@ head@ receipts n
+--@ charge  in: count@ granted left@  out: count@ left@
 do
-  local receipt = receipts[@]
-  if count@ > 0 and (not receipt or match(receipt, '^%w+ ') == match(head@, '^%w+ ')) then
-    if n < count@ then
-      call('SET', KEYS[@1], head@ .. format('%d', count@ - n), 'KEEPTTL')
+  local amount = format('%d', max(0, min(granted, 9007199254740992 - (count@ or 0))))
+  --@include take
+end
+
+--@ release  in: age count@ n
+-- A refund knows how long ago its grant was replied. A window that is as old is the one of the grant.
+if count@ then
+  --@include length
+  local left = call('PTTL', KEYS[@1])
+  if age == '' or left >= 0 and length@ - left >= age + 0 then
+    if n < count@ + 0 then
+      call('DECRBY', KEYS[@1], format('%d', n))
     else
       call('UNLINK', KEYS[@1])
     end
   end
 end
 
---@ report  in: count@ end@ text@  out: report@
-local report@ = {text@, count@, end@ * 1000 - now}
+--@ flat  in: count@ flags granted left@ runs
+-- The reply of Take: {count, left}, or if it is denied {-1, count, left}.
+if flags == 'd' and not runs then
+  --@include expire
+  if granted > 0 then
+    return {count@, left@ + 0}
+  end
+  return {-1, (count@ or 0) + 0, (left@ or 0) + 0}
+end
 
---@ next  in: end@ next  out: next
-next = max(next, end@ * 1000 - now)
+--@ report  in: count@ left@ text@  out: report@
+-- The taken permits, and the milliseconds until the window ends: 0 if none is open, -1 without an expiry.
+--@include left
+local report@ = {text@, (count@ or 0) + 0, (left@ or 0) + 0}
+
+--@ next  in: left@ next  out: next
+next = max(next, (left@ or 0) * 1000)

@@ -23,12 +23,15 @@ import (
 // clocked is a Redis in memory and a clock, which tests set.
 type clocked struct {
 	testing.TB
-	redis  *miniredis.Miniredis
-	client *rratelimiter.Client
-	now    int64        // Unix microseconds
-	clock  atomic.Int64 // now, for counts of drift in the background
-	back   bool         // the clock may go back: the server's stands still then, so that nothing expires
-	lives  bool         // in a synctest bubble, whose clock now is: leases end by it
+	redis   *miniredis.Miniredis
+	client  *rratelimiter.Client
+	now     int64        // Unix microseconds
+	clock   atomic.Int64 // now, for counts of drift in the background
+	server  int64        // the clock of Redis, Unix microseconds
+	back    bool         // the clock may go back: the server's stands still then, so that nothing expires
+	windows bool         // with back: the server's clock goes on, since it alone ends windows
+	millis  bool         // time passes in whole milliseconds, as windows end
+	lives   bool         // in a synctest bubble, whose clock now is: leases end by it
 }
 
 // begin is a time that is no multiple of any unit.
@@ -50,22 +53,63 @@ func (f *clocked) connect() rueidis.Client {
 	return conn
 }
 
+// set sets the clocks of the client and of Redis.
 func (f *clocked) set(now int64) {
+	f.setClock(now)
+	f.server = now
+	if !f.lives {
+		f.redis.SetTime(time.UnixMicro(now))
+	}
+}
+
+// setClock sets the clock of the client.
+func (f *clocked) setClock(now int64) {
 	f.now = now
 	f.clock.Store(now)
 }
 
+// isWindow reports whether the clock of Redis ends the windows of a policy, in whole milliseconds.
+func isWindow(p Policy) bool {
+	switch beside := p.(type) {
+	case withPause:
+		p = beside.Policy
+	case withPenalty:
+		p = beside.Policy
+	}
+	d, _ := policy.Of(p)
+	return d.Refill == policy.Together
+}
+
+// inMillis has time pass in whole milliseconds for a window, if these options let a Client answer from memory: by
+// it, less than a millisecond may be left.
+func (f *clocked) inMillis(p Policy, opts []rratelimiter.Option) {
+	if isWindow(p) && opts != nil {
+		f.millis = true
+		f.set(f.now - f.now%1000)
+	}
+}
+
 func (f *clocked) advance(d time.Duration) {
+	if f.millis {
+		d = d.Truncate(time.Millisecond)
+	}
 	if f.lives {
 		time.Sleep(d)
 		synctest.Wait() // what has ended has been returned
 		f.set(time.Now().UnixMicro())
 		return
 	}
-	f.set(f.now + d.Microseconds())
-	if !f.back {
-		f.redis.FastForward(d)
+	f.setClock(f.now + d.Microseconds())
+	if !f.back || f.windows && d > 0 {
+		f.pass(d)
 	}
+}
+
+// pass advances the clock of Redis.
+func (f *clocked) pass(d time.Duration) {
+	f.server += d.Microseconds()
+	f.redis.SetTime(time.UnixMicro(f.server))
+	f.redis.FastForward(d)
 }
 
 // fixture is a Redis in memory inside a synctest.Test, and a Client on it.

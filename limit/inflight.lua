@@ -73,7 +73,7 @@ end
 do
   held@ = held@ + granted
   local finish, change, n = at@ + ARGV[@2], {-1 - at@, 'clock', -held@, 'held'}, 0
-  for permits, times in string.gmatch(runs == '' and format('%d*1', granted) or runs, '(%d+)%*(%d+)') do
+  for permits, times in string.gmatch(runs or format('%d*1', granted), '(%d+)%*(%d+)') do
     for _ = 1, times + 0 do
       n = n + 1
       local letter = answers and string.sub(answers, n, n) or 'g'

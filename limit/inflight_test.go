@@ -195,7 +195,7 @@ func TestInFlight_ReturnsRenewalsAndClocks_AreExact(t *testing.T) {
 		for step := range 300 {
 			server += random.Int64N(1 + random.Int64N(300_000))
 			offset := []int64{0, 200_000, -100_000, random.Int64N(4e6) - 2e6}[min(3, random.IntN(20))]
-			f.set(server + offset)
+			f.setClock(server + offset)
 			p := policies[max(0, random.IntN(30)-27)]
 			l := New(f.client, "name", p)
 			if held == nil {
@@ -318,7 +318,7 @@ func TestInFlight_ScriptStops_GrantsNoMore(t *testing.T) {
 func stopAt(command string, c call, l *Limiter) func(f *fixture) error {
 	text := strings.ReplaceAll(scriptText(c, l.wire.members), "call('"+command+"'", "error('stopped')('"+command+"'")
 	return func(f *fixture) error {
-		args := callArguments([]string{fmt.Sprint(time.Now().UnixMicro()), "1", newEpoch()}, l.wire.members, time.Now())
+		args := callArguments(l.wire.plan.fixed(acquire, []string{"1"}, time.Now()), l.wire.members, time.Now())
 		eval := f.Conn.B().Eval().Script(text).Numkeys(1).Key(l.wire.keys...).Arg(args...).Build()
 		return f.Conn.Do(f.Context(), eval).Error()
 	}

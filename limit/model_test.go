@@ -43,6 +43,7 @@ func TestPolicies_RandomCalls_MatchTheirModels(t *testing.T) {
 				t.Run(fmt.Sprintf("%T%+v back %t%s", p, p, back, name), func(t *testing.T) {
 					f := newClocked(t, opts...)
 					f.back = back
+					f.inMillis(p, opts)
 					sequence(f, New(f.client, "name", p), p, rand.New(rand.NewPCG(1, 2)), steps)
 				})
 			}
@@ -190,6 +191,10 @@ func sequence(f *clocked, l *Limiter, p Policy, random *rand.Rand, steps int) {
 		unit = 1000 // in which Redis counts the rest of a pause or a penalty
 	}
 	advance := func(d int64) { f.advance(micros((d + unit - 1) / unit * unit)) }
+	at := func() int64 { return f.now }
+	if f.windows = isWindow(p); f.windows {
+		at = func() int64 { return f.server } // which ends windows
+	}
 	most := min(mostOf(p), 4*limit) // a Smooth has no other bound
 	var log []string
 	granted := f.now
@@ -203,19 +208,19 @@ func sequence(f *clocked, l *Limiter, p Policy, random *rand.Rand, steps int) {
 		// Usually until permits return.
 		switch random.IntN(12) {
 		case 0:
-			advance(m.Wait(f.now, 1+random.Int64N(most)))
+			advance(m.Wait(at(), 1+random.Int64N(most)))
 		case 1:
-			advance(max(0, m.Reset(f.now)-random.Int64N(2)))
+			advance(max(0, m.Reset(at())-random.Int64N(2)))
 		case 2:
-			advance(max(0, m.Wait(f.now, 1+random.Int64N(most))-1))
+			advance(max(0, m.Wait(at(), 1+random.Int64N(most))-1))
 		case 3:
 			if f.back {
 				advance(-random.Int64N([]int64{5e5, 36e8}[random.IntN(2)]))
 			}
 		case 4, 5, 6:
-			advance(random.Int64N(1 + m.Reset(f.now)/4))
+			advance(random.Int64N(1 + m.Reset(at())/4))
 		case 7:
-			advance(random.Int64N(1 + min(m.Reset(f.now), 500_000)))
+			advance(random.Int64N(1 + min(m.Reset(at()), 500_000)))
 		}
 		n := 1 + random.Int64N(cmp.Or(min(most, 1+random.Int64N(most)), 1))
 		if f.lives && random.IntN(4) > 0 {
@@ -230,48 +235,48 @@ func sequence(f *clocked, l *Limiter, p Policy, random *rand.Rand, steps int) {
 		case kind == 0:
 			call = "Charge"
 			got, err = l.Charge(ctx, n)
-			m.Charge(f.now, n)
-			want = decision(m, limit, f.now, 1, m.Wait(f.now, 1) == 0)
+			m.Charge(at(), n)
+			want = decision(m, limit, at(), 1, m.Wait(at(), 1) == 0)
 			if want.Allowed {
 				want.RetryAfter = 0
 			}
 		case kind == 1:
 			call = "Release"
 			err = l.Release(ctx, n)
-			m.Release(f.now, n)
+			m.Release(at(), n)
 		case pauses && (kind == 2 || kind == 19):
 			call, n = "Pause", random.Int64N([]int64{1, 1e6, 9e7}[random.IntN(3)])
 			err = l.Pause(ctx, micros(n))
-			m.(*policymodel.Pause).Pause(f.now, min(n, 6e7))
+			m.(*policymodel.Pause).Pause(at(), min(n, 6e7))
 		case penalizes && (kind == 2 || kind == 19):
 			call, err = "Pause", l.Pause(ctx, 0)
 			penalty.Forgive()
 		case kind == 2:
 			call = "Peek"
-			got, want = peekAll(f, l)[0], decision(m, limit, f.now, 1, m.Wait(f.now, 1) == 0)
+			got, want = peekAll(f, l)[0], decision(m, limit, at(), 1, m.Wait(at(), 1) == 0)
 		case kind == 3:
 			call = "TakeUpTo"
 			var took int64
 			took, got, err = l.TakeUpTo(ctx, n)
-			free := min(n, max(0, m.Free(f.now)))
-			if m.Wait(f.now, n) == 0 {
+			free := min(n, max(0, m.Free(at())))
+			if m.Wait(at(), n) == 0 {
 				free = n // a Smooth grants more than it has stored
 			}
 			require.Equal(f, free, took, "%v %d: TakeUpTo %d", log[max(0, len(log)-5):], step, n)
 			if free > 0 {
-				require.True(f, policymodel.Take(m, f.now, free))
+				require.True(f, policymodel.Take(m, at(), free))
 			}
 			if penalizes && free == 0 {
-				penalty.Denied(f.now)
+				penalty.Denied(at())
 			}
-			want = decision(m, limit, f.now, 1, free > 0)
+			want = decision(m, limit, at(), 1, free > 0)
 		default:
 			got, err = l.Take(ctx, n)
-			ok := policymodel.Take(m, f.now, n)
+			ok := policymodel.Take(m, at(), n)
 			if penalizes && !ok {
-				penalty.Denied(f.now)
+				penalty.Denied(at())
 			}
-			want = decision(m, limit, f.now, n, ok)
+			want = decision(m, limit, at(), n, ok)
 		}
 		if call == "Charge" || got.Allowed && (call == "Take" || call == "TakeUpTo") {
 			granted = f.now
@@ -294,7 +299,7 @@ func sequence(f *clocked, l *Limiter, p Policy, random *rand.Rand, steps int) {
 				continue
 			}
 			full, taken := staysOf(p)
-			most := max(micros(m.Reset(f.now)+1)+time.Millisecond+full, taken-micros(f.now-granted))
+			most := max(micros(m.Reset(at())+1)+time.Millisecond+full, taken-micros(f.now-granted))
 			require.LessOrEqual(f, f.redis.TTL(key), most, "%v", log[max(0, len(log)-5):])
 		}
 	}

@@ -23,7 +23,7 @@ span = free@ > 0 and span or 0
 if pause == 0 then
   call('UNLINK', KEYS[@1])
 elseif pause > rest@ then
-  call('SET', KEYS[@1], 'paused', 'PX', ARGV[2])
+  call('SET', KEYS[@1], 'paused', 'PX', ARGV[1])
 end
 
 --@ report  in: rest@ text@  out: report@

@@ -164,6 +164,7 @@ func TestPause_RandomCalls_MatchTheModel(t *testing.T) {
 		} {
 			t.Run(fmt.Sprintf("%T%+v%s", one, one, name), func(t *testing.T) {
 				f := newClocked(t, opts...)
+				f.inMillis(one, opts)
 				l := New(f.client, "name", one, Pause{time.Minute})
 				sequence(f, l, withPause{one}, rand.New(rand.NewPCG(1, 2)), steps)
 			})

@@ -16,9 +16,9 @@ if count@ then
   end
 end
 
---@ denied  in: answers beside@ count@ free@ granted ordered rest@ total want  out: free@ rest@
+--@ denied  in: answers beside@ count@ free@ flags granted rest@ total want  out: free@ rest@
 -- Denials of callers that wait do not count.
-if granted < total and not ordered then
+if granted < total and flags ~= 'do' then
   local _, denials = string.gsub(answers or 'n', 'n', '')
   local least, begins = answers and want or total, false
   if rest@ > 0 then

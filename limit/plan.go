@@ -23,6 +23,9 @@ type plan struct {
 	script  *redisx.Script // takes permits
 	waits   *redisx.Script // takes permits for callers that wait
 	lead    int64          // see scripts/include/share.lua
+	timed   bool           // the scripts read the time
+	epochs  bool           // the scripts that take permits read an epoch
+	expires bool           // a key may lack an expiry, which another program may have left so
 	leases  bool           // all policies can lease
 	shared  bool           // a member is of Redisson's layout
 	holds   []heldMember   // those whose permits are held until they are returned
@@ -53,6 +56,7 @@ func newPlan(client *rratelimiter.Client, policies []Policy) (*plan, error) {
 func planOf(client inside.Client, members []member) *plan {
 	p := &plan{client: client, members: members, most: engine.MaxPermits, script: scriptFor(acquire, members),
 		waits: scriptFor(wait, members)}
+	p.timed, p.epochs, p.expires = readsTime(acquire, members), readsEpoch(acquire, members), has(members, "expire")
 	kinds := make([]string, len(members))
 	for i, m := range members {
 		// Those of Redisson's layout differ from call to call.

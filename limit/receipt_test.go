@@ -72,6 +72,9 @@ func TestReceipt_SameWindow_RefundsItsPermits(t *testing.T) {
 						for _, d := range peekAll(t, l) {
 							assert.EqualValues(t, d.Limit-6, d.Remaining)
 						}
+						if _, isCalendar := p.(Calendar); isCalendar || p == everyPolicy[0] {
+							return // the window after a Reset ends when the one of the grant would
+						}
 						require.NoError(t, l.Reset(t.Context()))
 						require.True(t, redistest.Result(t, l.TryAcquire, 5))
 						require.NoError(t, taken.Refund(t.Context(), 1))

@@ -29,8 +29,38 @@ const (
 	drain   call = "drain"
 )
 
+// ownArguments is the number of arguments of a script before the time: see scripts/acquire.lua.
+var ownArguments = map[call]int{acquire: 1, wait: 1, charge: 1, release: 2, peek: 0, pause: 1, drain: 1}
+
 // fixedArguments is the number of arguments of a script before those of its policies.
-var fixedArguments = map[call]int{acquire: 3, wait: 3, charge: 3, release: 2, peek: 1, pause: 2, returns: 1, renew: 1, drain: 3}
+func fixedArguments(c call, members []member) int {
+	n := ownArguments[c]
+	if readsTime(c, members) {
+		n++
+	}
+	if readsEpoch(c, members) {
+		n++
+	}
+	return n
+}
+
+// readsTime reports whether the script of a call reads its time.
+func readsTime(c call, members []member) bool { return c == wait || uses(members, "now", "millis") }
+
+// readsEpoch reports whether the script of a call reads the epoch of a state that begins with it.
+func readsEpoch(c call, members []member) bool {
+	return takes(c) && uses(members, "epoch")
+}
+
+// takes reports whether a call takes permits.
+func takes(c call) bool { return c == acquire || c == wait || c == charge || c == drain }
+
+// uses reports whether a section of a member uses one of these locals.
+func uses(members []member, locals ...string) bool {
+	return slices.ContainsFunc(members, func(m member) bool {
+		return slices.ContainsFunc(locals, func(name string) bool { return used[m.described.Lua][name] })
+	})
+}
 
 // scripts holds the scripts by call and kinds of policies: as many as a program has combinations.
 var scripts sync.Map // string -> *redisx.Script
@@ -56,7 +86,14 @@ func scriptFor(c call, members []member) *redisx.Script {
 
 var parts = regexp.MustCompile(`^(each|once|include) `)
 
-var list = regexp.MustCompile(`\w+@@`)
+var (
+	list      = regexp.MustCompile(`\w+@@`)
+	least     = regexp.MustCompile(`min\((\w+)@@\)`)
+	single    = regexp.MustCompile(`^local (\w+) = `)
+	word      = regexp.MustCompile(`\w+`)
+	loop      = regexp.MustCompile(`^ *(for|while) `)
+	statement = regexp.MustCompile(`^(local |if |for |while |do$|return\b|[\w., ]+ = |[\w.]+\()`)
+)
 
 // scriptText returns the text of the script of a call for policies: see scripts/acquire.lua.
 func scriptText(c call, members []member) string {
@@ -65,26 +102,19 @@ func scriptText(c call, members []member) string {
 	if len(members) == 1 {
 		brief = "text1"
 	}
-	source := string(c)
-	if c == wait {
-		source = string(acquire)
-	}
-	for line := range strings.Lines(calls[source]) {
-		if before, waiting, ok := strings.Cut(line, "--@waiting "); ok {
-			if c != wait {
-				continue
-			}
-			if line = before + waiting; parts.MatchString(waiting) {
-				line = before + "--@" + waiting
-			}
-		}
+	for _, line := range sourceOf(c) {
 		indent, command, _ := strings.Cut(line, "--@")
-		command, section, _ := strings.Cut(strings.TrimSpace(command), " ")
-		switch command {
-		case "each", "once":
+		words := append(strings.Fields(command), "")
+		switch words[0] {
+		case "each", "once", "lone":
 			for i, m := range members {
+				section := words[1]
+				if len(words) > 3 && !m.has(section) {
+					section = words[2]
+				}
 				earlier := func(before member) bool { return before.described.Lua == m.described.Lua }
-				if command == "once" && slices.ContainsFunc(members[:i], earlier) || !m.hasIn(c, section) || !m.takesPart(c) {
+				if words[0] == "once" && slices.ContainsFunc(members[:i], earlier) ||
+					words[0] == "lone" && len(members) > 1 || !m.hasIn(c, section) || !m.takesPart(c) {
 					continue
 				}
 				for line := range strings.Lines(sectionText(c, members, i, section)) {
@@ -92,6 +122,9 @@ func scriptText(c call, members []member) string {
 				}
 			}
 		default:
+			if len(members) == 1 {
+				line = least.ReplaceAllString(line, "${1}1")
+			}
 			line = strings.ReplaceAll(line, "@brief", brief)
 			text.WriteString(list.ReplaceAllStringFunc(line, func(name string) string {
 				all := make([]string, len(members))
@@ -102,12 +135,94 @@ func scriptText(c call, members []member) string {
 			}))
 		}
 	}
+	body := included.Expand(text.String())
+	if words := wordsOf(body); words["now"] || words["millis"] {
+		body = included["clock"] + body
+	}
 	keys := 0
 	for _, m := range members {
 		keys += len(m.types())
 	}
-	return strings.NewReplacer("@last", fmt.Sprint(argument(c, members, len(members))), "@waiters", fmt.Sprint(keys+1)).
-		Replace(included.Expand(text.String()))
+	return strings.NewReplacer("@last", fmt.Sprint(argument(c, members, len(members))),
+		"@time", fmt.Sprint(ownArguments[c]+1), "@epoch", fmt.Sprint(fixedArguments(c, members)),
+		"@waiters", fmt.Sprint(keys+1)).Replace(withLocals(withoutUnused(body)))
+}
+
+// sourceOf returns the lines of the source of a call.
+func sourceOf(c call) (lines []string) {
+	source := c
+	if c == wait {
+		source = acquire
+	}
+	for line := range strings.Lines(calls[string(source)]) {
+		if before, waiting, ok := strings.Cut(line, "--@waiting "); ok {
+			if c != wait {
+				continue
+			}
+			if line = before + waiting; parts.MatchString(waiting) {
+				line = before + "--@" + waiting
+			}
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// withoutUnused removes the lines "local name = value" with a name that no line below uses.
+func withoutUnused(text string) string {
+	lines, below := slices.Collect(strings.Lines(text)), make(map[string]bool)
+	for i, line := range slices.Backward(lines) {
+		if name := single.FindStringSubmatch(line); name != nil && !below[name[1]] {
+			lines[i] = ""
+			continue
+		}
+		maps.Copy(below, wordsOf(line))
+	}
+	return strings.Join(lines, "")
+}
+
+// withLocals declares the locals of include/head.lua that a text uses: each in the innermost block that has all
+// its uses, before the first, and outside of loops. A call does not pay for what its lines do not use.
+func withLocals(text string) string {
+	lines := slices.Collect(strings.Lines(text))
+	level := func(line string) int { return len(line) - len(strings.TrimLeft(line, " ")) }
+	for declaration := range strings.Lines(included["head"]) {
+		use := regexp.MustCompile(`(^|[^\w.])` + single.FindStringSubmatch(declaration)[1] + `\b`)
+		at, last, outer := slices.IndexFunc(lines, use.MatchString), 0, len(text)
+		if at < 0 {
+			continue
+		}
+		for i, line := range lines {
+			if use.MatchString(line) {
+				last = i
+			}
+		}
+		for _, line := range lines[at : last+1] {
+			outer = min(outer, level(line))
+		}
+		for level(lines[at]) > outer || !statement.MatchString(strings.TrimSpace(lines[at])) {
+			at--
+		}
+		for i := at; i >= 0; i-- {
+			if level(lines[i]) < outer {
+				if outer = level(lines[i]); loop.MatchString(lines[i]) {
+					at = i
+				}
+			}
+		}
+		outer = level(lines[at])
+		lines = slices.Insert(lines, at, strings.Repeat(" ", outer)+declaration)
+	}
+	return strings.Join(lines, "")
+}
+
+// wordsOf returns the words of a text.
+func wordsOf(text string) map[string]bool {
+	all := make(map[string]bool)
+	for _, w := range word.FindAllString(text, -1) {
+		all[w] = true
+	}
+	return all
 }
 
 // sectionText returns a section for the policy at an index.
@@ -139,7 +254,7 @@ func sectionText(c call, members []member, index int, section string) string {
 // argument is the place of a member's first argument in those of a script, or of the first one
 // behind all members.
 func argument(c call, members []member, index int) int {
-	at := fixedArguments[c]
+	at := fixedArguments(c, members)
 	for _, m := range members[:index] {
 		at += len(m.policy.arguments(nil, time.Time{}))
 	}
@@ -167,6 +282,18 @@ var sections = func() map[string]redisx.Parts {
 	for _, file := range files {
 		if kind, ok := strings.CutSuffix(file.Name(), ".lua"); ok {
 			all[kind] = readSections(kind)
+		}
+	}
+	return all
+}()
+
+// used has the words of the sections of each kind of policy.
+var used = func() map[string]map[string]bool {
+	all := make(map[string]map[string]bool)
+	for kind, parts := range sections {
+		all[kind] = make(map[string]bool)
+		for name := range parts {
+			maps.Copy(all[kind], wordsOf(parts[name]))
 		}
 	}
 	return all

@@ -62,13 +62,13 @@ func numbersReply(t *testing.T, numbers ...int64) *redisx.Reply {
 
 // fillLog writes a log with an entry of so many permits in each millisecond, and returns the receipts of
 // these grants. The totals begin behind one.
-func (f *clocked) fillLog(key string, total uint64, permits []int64) (receipts [][]string) {
+func (f *clocked) fillLog(key string, total uint64, permits []int64) (receipts []grant) {
 	for _, n := range permits {
 		f.advance(time.Millisecond)
 		total = (total + uint64(n)) % (1 << 53)
 		entry := fmt.Sprintf("a %d 0 %d %d", f.now/1000, n, total)
 		f.redis.Push(key, entry)
-		receipts = append(receipts, []string{entry})
+		receipts = append(receipts, grant{receipts: []string{entry}})
 	}
 	return receipts
 }
@@ -160,8 +160,8 @@ func TestRefund_ManyEntriesSince_ReturnsNothing(t *testing.T) {
 	f.advance(time.Millisecond)
 	assert.Zero(t, f.refund(l, receipts[0], 2).Remaining)
 	assert.Zero(t, f.refund(l, receipts[entries-257], 2).Remaining)
-	other := slices.Clone(receipts[entries-1])
-	other[0] = "other" + other[0][1:]
+	other := grant{receipts: slices.Clone(receipts[entries-1].receipts)}
+	other.receipts[0] = "other" + other.receipts[0][1:]
 	assert.Zero(t, f.refund(l, other, 2).Remaining, "of another state")
 	free := int64(0)
 	for i := entries - 256; i < entries; i += 25 {
@@ -206,7 +206,7 @@ func TestRefund_LogAndCells_ComesFromItsOwnEntry(t *testing.T) {
 		f := newClocked(t)
 		l := New(f.client, "name", test.policy)
 		var times []int64
-		var receipts [][]string
+		var receipts []grant
 		for range 4 {
 			receipts = append(receipts, f.take(l, 2))
 			times = append(times, f.now)

@@ -20,11 +20,11 @@ import (
 
 // strictGrant is permits of a caller, or permits that were charged.
 type strictGrant struct {
-	server   int64 // Unix microseconds of the server's clock
-	seen     int64 // as the state dates it, in units of the policy
-	permits  int64 // without those that were refunded
-	late     int64 // of a waiter: how far back it is dated, microseconds
-	receipts []string
+	server  int64 // Unix microseconds of the server's clock
+	seen    int64 // as the state dates it, in units of the policy
+	permits int64 // without those that were refunded
+	late    int64 // of a waiter: how far back it is dated, microseconds
+	grant
 }
 
 // strictHistory is the grants of one epoch, and the last call that changed its state.
@@ -105,32 +105,12 @@ func bucketPolicy(perMicro float64, word int, policies ...Policy) strictPolicy {
 	}}
 }
 
-func windowPolicy(aligned bool) strictPolicy {
-	return strictPolicy{
-		[2]Policy{FixedWindow{10, time.Second, aligned}, FixedWindow{6, time.Second, aligned}}, 1, counted(1),
-		func(_ Policy, history *strictHistory, clock, server int64) (sum float64) {
-			since := history.begin
-			if aligned {
-				since = history.grants[len(history.grants)-1].server
-			}
-			if max(clock, history.clock)/1000 >= history.grants[0].seen || server-since >= 1e6 {
-				return 0
-			}
-			for _, g := range history.grants {
-				sum += float64(g.permits)
-			}
-			return sum
-		},
-	}
-}
-
 // TestPolicies_RefundsResetsAndClocks_KeepTheLimit: the clocks of clients differ and jump. The
 // clients take and charge permits and refund them, now or later, in part or as a whole. Meanwhile
 // the state is reset, evicted or expires. Callers never have more permits than the policy grants,
 // and no state begins while another one counts.
 func TestPolicies_RefundsResetsAndClocks_KeepTheLimit(t *testing.T) {
 	for _, test := range []strictPolicy{
-		windowPolicy(false), windowPolicy(true),
 		{[2]Policy{SlidingLog{10, time.Second}, SlidingLog{6, time.Second}}, 1, counted(1000), leftOf(1000, 1000, 1e6)},
 		{[2]Policy{SlidingWindow{10, time.Second, 5}, SlidingWindow{6, time.Second, 5}}, 2, counted(6),
 			leftOf(200_000, 6, 1.2e6)},
@@ -142,7 +122,7 @@ func TestPolicies_RefundsResetsAndClocks_KeepTheLimit(t *testing.T) {
 			count := make(map[string]int)
 			for seed := range uint64(strictSeeds) {
 				s := &strictRun{clocked: newClocked(t), strictPolicy: test, random: rand.New(rand.NewPCG(seed, 1)), count: count}
-				s.back, s.server = true, begin
+				s.back = true
 				s.run(fmt.Sprintf("seed %d", seed))
 			}
 			for _, kind := range []string{"granted", "denied", "refund", "late refund", "history"} {
@@ -162,7 +142,6 @@ type strictRun struct {
 	strictPolicy
 	random    *rand.Rand
 	count     map[string]int
-	server    int64
 	histories map[string]*strictHistory
 	last      string // epoch
 	gone      []strictGrant
@@ -178,8 +157,7 @@ func (s *strictRun) run(about string) {
 		if s.random.IntN(40) == 0 {
 			passed += s.random.Int64N(3e6)
 		}
-		s.server += passed
-		s.redis.FastForward(micros(passed))
+		s.pass(micros(passed))
 		caller := s.random.IntN(len(offsets))
 		switch s.random.IntN(60) {
 		case 0:
@@ -189,7 +167,7 @@ func (s *strictRun) run(about string) {
 		case 2:
 			offsets[caller] = 0
 		}
-		s.set(s.server + offsets[caller])
+		s.setClock(s.server + offsets[caller])
 		l, what := limiters[0], ""
 		if s.random.IntN(10) == 0 {
 			l = limiters[1]
@@ -224,7 +202,7 @@ func (s *strictRun) run(about string) {
 				break
 			}
 			s.count["granted"]++
-			what += fmt.Sprint(" ", receiptsOf(batch))
+			what += fmt.Sprint(" ", s.grantOf(l, batch).receipts)
 			s.hold(l, n, batch, fmt.Sprintf("%s, step %d at %d by %d: %s after %s", about, step,
 				s.server-begin, s.now-begin, what, strings.Join(log[max(0, len(log)-12):], "; ")))
 		}
@@ -268,7 +246,7 @@ func (s *strictRun) hold(l *Limiter, permits int64, granted *engine.Batch, about
 	require.Equal(s, epoch, s.last, about)
 	grant := strictGrant{server: s.server, seen: seen, permits: permits}
 	if granted != nil {
-		grant.receipts = receiptsOf(granted)
+		grant.grant = s.grantOf(l, granted)
 		if evenly(p) {
 			grant.late = max(0, s.now-seen)
 			require.LessOrEqual(s, grant.late, granted.Backdate.Microseconds(), about)
@@ -315,7 +293,7 @@ func (s *strictRun) refund(l *Limiter) string {
 		n = 1 + s.random.Int64N(n)
 	}
 	before := s.text()
-	require.NoError(s, l.wire.refund(s.Context(), n, g.receipts...))
+	require.NoError(s, l.wire.refund(s.Context(), n, g.grant))
 	s.count["refund"]++
 	if s.server-g.server > 500_000 {
 		s.count["late refund"]++

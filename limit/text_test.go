@@ -127,12 +127,13 @@ func TestPolicies_Texts_AreRead(t *testing.T) {
 		want       policy.State
 		unread     bool
 	}{
-		{"window:60000", "e 1700000001000 3", lasting(3, second), false},
-		{"window:60000", "e 1699999999000 3", policy.State{}, false},
-		{"day:UTC", "e 1700000001000 3", lasting(3, second), false},
-		{"window:60000", "e 1700000001000", policy.State{}, true},
-		{"window:60000", "1700000001000 3", policy.State{}, true},
-		{"window:60000", "e 1700000001000 -3", policy.State{}, true},
+		{"window:60000", "3", lasting(3, second), false},
+		{"aligned:60000", "3", lasting(3, second), false},
+		{"day:UTC", "3", lasting(3, second), false},
+		{"window:60000", "0", policy.State{}, false},
+		{"window:60000", "", policy.State{}, true},
+		{"window:60000", "e 3", policy.State{}, true},
+		{"window:60000", "-3", policy.State{}, true},
 		{"sliding:2000:2", "e 5 1700000000 2 1699999999:3", policy.State{Taken: 5, Ends: 3 * second, Returns: []policy.Return{
 			{AfterMS: 2 * second, Permits: 3}, {AfterMS: 3 * second, Permits: 2},
 		}}, false},

@@ -41,7 +41,7 @@ func TestRefund_Bucket_ReturnsWhatIsStillMissing(t *testing.T) {
 		for _, p := range []Policy{TokenBucket{1000, 1000, time.Second}, LeakyBucket{1000, 1000, time.Second}} {
 			f := newClocked(t)
 			l := New(f.client, "name", p)
-			receipts := make([][]string, len(steps)+1)
+			receipts := make([]grant, len(steps)+1)
 			for i, s := range steps {
 				f.advance(s.after)
 				if s.refund > 0 {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -28,7 +29,7 @@ type wire struct {
 
 // ask runs a script that replies the state of all members.
 func (w *wire) ask(ctx context.Context, c call, own ...string) (*state, error) {
-	message, err := w.eval(ctx, c, own)
+	message, err := w.eval(ctx, c, func() []string { return own })
 	if err != nil {
 		return nil, err
 	}
@@ -36,13 +37,18 @@ func (w *wire) ask(ctx context.Context, c call, own ...string) (*state, error) {
 	return s, err
 }
 
-// eval runs a script, and repeats it as often as the script wants. Its arguments are the time, its
-// own, those of the members, and the last ones.
-func (w *wire) eval(ctx context.Context, c call, own []string, last ...string) (rueidis.RedisMessage, error) {
+// eval runs a script, and repeats it as often as the script wants. Its arguments are its own, the time and the
+// epoch, those of the members, and the last ones.
+func (w *wire) eval(ctx context.Context, c call, own func() []string, last ...string) (rueidis.RedisMessage, error) {
 	g := w.plan.client.Engine
 	dated := func() []string {
 		now := g.Now()
-		return callArguments(append([]string{string(g.AppendMicros(nil, now))}, own...), w.members, now)
+		var args []string
+		if own != nil {
+			args = slices.Clone(own())
+		}
+		args = w.plan.fixed(c, args, now)
+		return callArguments(args, w.members, now)
 	}
 	args := append(dated(), last...)
 	var before []redisx.Call
@@ -79,7 +85,7 @@ func (w *wire) eval(ctx context.Context, c call, own []string, last ...string) (
 }
 
 // run is eval for a script that replies 1.
-func (w *wire) run(ctx context.Context, c call, own []string, last ...string) (rueidis.RedisMessage, error) {
+func (w *wire) run(ctx context.Context, c call, own func() []string, last ...string) (rueidis.RedisMessage, error) {
 	message, err := w.eval(ctx, c, own, last...)
 	if err == nil && !message.IsInt64() {
 		_, _, err = w.read(message, false) // why it stopped
@@ -135,7 +141,8 @@ const (
 // They are those of the members at the time of the reply. A policy keeps its cursor while another one is
 // counted. If the reply is not valid, it returns the arguments before and false.
 func nextCall(c call, members []member, r redisx.Reply, args []string) (next []string, again bool) {
-	next = callArguments(args[:fixedArguments[c]:fixedArguments[c]], members, time.UnixMicro(r.Number()))
+	fixed := fixedArguments(c, members)
+	next = callArguments(args[:fixed:fixed], members, time.UnixMicro(r.Number()))
 	next = append(next, args[argument(c, members, len(members)):]...)
 	counted, cursor := int64(0), "" // the policy with a cursor, from 1 on
 	if r.Len() > 0 {

@@ -68,12 +68,27 @@ type openBatch struct {
 
 // sentBatch is the part of a batch whose call has been sent.
 type sentBatch struct {
-	at      time.Time    // when the call began
-	dated   time.Time    // the same by the limiter's clock, as precise as in the arguments
-	version uint64       // of the limiter then, for the denial cache
-	revokes uint64       // of the leases then
-	call    *Call        // that is not reported yet; nil without an Observer of calls
-	callers atomic.Int32 // that have not left; of a queue's batch all waiters
+	at         time.Time    // when the call began
+	dated      time.Time    // the same by the limiter's clock, as precise as in the arguments
+	replied    time.Time    // when the last reply arrived
+	repliedOwn time.Time    // the same by the clock that the program set
+	version    uint64       // of the limiter then, for the denial cache
+	revokes    uint64       // of the leases then
+	call       *Call        // that is not reported yet; nil without an Observer of calls
+	callers    atomic.Int32 // that have not left; of a queue's batch all waiters
+}
+
+// Age returns a function that returns how long ago the last reply of the call arrived: by the clock that is
+// furthest ahead, since the monotonic one may stand still while the machine sleeps.
+func (b *Batch) Age(g *Engine) func() time.Duration {
+	replied, own := b.sent.replied, b.sent.repliedOwn.Round(0)
+	return func() time.Duration {
+		now := time.Now()
+		if g.ownClock {
+			return max(now.Sub(replied), g.now().Sub(own))
+		}
+		return max(now.Sub(replied), now.Sub(own))
+	}
 }
 
 // SentAt returns when the call began.

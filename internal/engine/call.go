@@ -33,7 +33,7 @@ func (l *Limiter) acquire(ctx context.Context, b *Batch) (err error) {
 			break
 		}
 	}
-	if g, slow := l.Engine, time.Since(b.sent.at) >= slowCall; slow != g.slow.Load() {
+	if g, slow := l.Engine, b.sent.replied.Sub(b.sent.at) >= slowCall; slow != g.slow.Load() {
 		g.slow.Store(slow)
 	}
 	return err
@@ -56,6 +56,7 @@ func (l *Limiter) attempt(ctx context.Context, b *Batch) error {
 		script, keys := l.Protocol.Script(b)
 		message, err := script.Exec(ctx, g.redis, b.Before, keys, b.Args)
 		b.Before = nil
+		b.sent.replied = time.Now()
 		if err != nil && b.Share.ID != "" && redisx.Refused(err) {
 			g.unshared.Store(int64(time.Since(g.began) + unsharedFor))
 			b.Share = Share{}
@@ -68,7 +69,10 @@ func (l *Limiter) attempt(ctx context.Context, b *Batch) error {
 		if g.now == nil {
 			// The server read its clock before now, so permits are free by the time of the forecast, or
 			// earlier.
-			b.forecastAt = time.Now()
+			b.forecastAt = b.sent.replied
+		}
+		if b.sent.repliedOwn = b.sent.replied; g.ownClock {
+			b.sent.repliedOwn = g.now()
 		}
 		b.Reply = message
 		again, err := l.Protocol.Answer(b, message)

@@ -68,8 +68,9 @@ type Engine struct {
 	began    time.Time
 	unshared atomic.Int64 // until when calls have no Share: a time.Duration since began
 
-	slow   atomic.Bool // the last call took long
-	hooked bool        // leases, a denial cache or an Observer are configured: see hooks.go
+	slow   atomic.Bool  // the last call took long
+	looks  atomic.Int32 // see Look
+	hooked bool         // leases, a denial cache or an Observer are configured: see hooks.go
 
 	// Each Engine has pools of its own: a channel of one synctest bubble must not be used in
 	// another.
@@ -122,6 +123,18 @@ func (g *Engine) Now() time.Time {
 		return time.Time{}
 	}
 	return g.now()
+}
+
+// lookEvery is how many denials pass between two that look at the expiry of their key.
+const lookEvery = 64
+
+// Denied counts a denial whose reply has no expiry.
+func (g *Engine) Denied() { g.looks.Add(1) }
+
+// Look reports whether a call has to look at the expiry of its key: one denial in 64 does.
+func (g *Engine) Look() bool {
+	n := g.looks.Load()
+	return n >= lookEvery-1 && g.looks.CompareAndSwap(n, 0)
 }
 
 // Millis returns a time of Now as an argument of a script: Unix milliseconds, or nothing for the

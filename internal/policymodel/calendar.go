@@ -19,55 +19,28 @@ type Calendar struct {
 	Unit    Unit
 	In      *time.Location
 
-	begin, end, count int64    // of the window of the last change
-	cached            [2]int64 // the unit that was computed last
-}
-
-func (m *Calendar) at(now int64) (begin, end, count int64) {
-	if m.count > 0 && now < m.end {
-		return m.begin, m.end, m.count
-	}
-	if now < m.cached[0] || now >= m.cached[1] {
-		begin, end := UnitOf(m.Unit, m.In, time.UnixMicro(now))
-		m.cached = [2]int64{begin.UnixMicro(), end.UnixMicro()}
-	}
-	return m.cached[0], m.cached[1], 0
+	window
+	cached [2]int64 // the unit that was computed last
 }
 
 // Charge implements Model.
 func (m *Calendar) Charge(now, n int64) {
-	m.begin, m.end, m.count = m.at(now)
-	m.count += n
-}
-
-// Release implements Model.
-func (m *Calendar) Release(now, n int64) {
-	if begin, end, count := m.at(now); count > 0 {
-		m.begin, m.end, m.count = begin, end, max(0, count-n)
+	if now < m.cached[0] || now >= m.cached[1] {
+		begin, end := UnitOf(m.Unit, m.In, time.UnixMicro(now))
+		m.cached = [2]int64{begin.UnixMicro(), end.UnixMicro()}
 	}
+	m.charge(now, n, m.cached[1]+now%1000)
 }
 
 // Free implements Model.
-func (m *Calendar) Free(now int64) int64 {
-	_, _, count := m.at(now)
-	return m.Permits - count
-}
+func (m *Calendar) Free(now int64) int64 { return m.free(now, m.Permits) }
 
 // Wait implements Model.
 func (m *Calendar) Wait(now, n int64) int64 {
-	_, end, count := m.at(now)
-	if count+n <= m.Permits {
+	if n <= m.Free(now) || m.ended(now) {
 		return 0
 	}
-	return end - now
-}
-
-// Reset implements Model.
-func (m *Calendar) Reset(now int64) int64 {
-	if _, end, count := m.at(now); count > 0 {
-		return end - now
-	}
-	return 0
+	return m.left(now)
 }
 
 // Clone implements Model.

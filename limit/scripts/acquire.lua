@@ -4,7 +4,9 @@
 -- a policy consists of sections. A section starts at its line "--@ name  in: ... out: ...", which
 -- lists the locals that it reads and sets.
 --   --@include name  takes in scripts/include/name.lua, one of internal/include, or a section of the same policy.
---   --@each name     takes in the section of each policy that has it, in their order.
+--   --@each name     takes in the section of each policy that has it, in their order. With two names it is
+--                    the first that the policy has.
+--   --@lone name     likewise, of a limiter with one policy.
 --   --@once name     likewise, and only once for policies of one kind.
 --   --@waiting line  is a line or a command of the script for callers that wait, which shares permits with the
 --                    waiters of other Clients. It is in no other script.
@@ -13,19 +15,22 @@
 --   @                is the number of the policy: its first key is KEYS[@1], its first argument
 --                    ARGV[@1], and its locals end in it.
 --   free@@           is free1, free2 and so on.
+--   @time, @epoch    are the numbers of these arguments.
 --   @last            is the number of the last argument of a policy.
 --   @brief           is text1 of a single policy, and {text@@} of several. A table costs the server
 --                    a tenth of a call.
 -- Sections are lines, not functions, since a closure costs more per call than the lines that it saves.
+-- A line "local name = value" is left out if no line below it uses the name.
 -- testdata/scripts has scripts as Redis runs them.
 --
 -- The sections of a policy:
 --   read     Reads the state at now and writes nothing. Sets free@, the free permits, below 0 for a
 --            debt. Sets most@, the largest number of free permits, and text@, the state's text.
+--            The time of the call is in now, and in millis. It is an argument only if a policy reads it.
 --   again    If the arguments do not fit the time, replies {1, now}. If the work is too large for one
 --            call, it replies {1, now, policy, cursor}. The script is called again, with the
 --            arguments for that time and the cursor for that policy.
---   more     The same, in acquire, after it has decided.
+--   more     The same, in acquire, if the requests want more than is free.
 --   credit   Lowers credit, the number of permits that may be taken before another request: a caller
 --            behind more waits until they are paid for.
 --   hold     Sets holds to false if nothing is to be held for other Clients now.
@@ -34,12 +39,16 @@
 --            cannot lease.
 --   settle   Runs before the others take, also if nothing is granted.
 --   denied   Runs before the others take. beside@ is free permits: see beside in penalty.go.
---   take     Takes granted permits, more than 0, and sets text@.
+--   take     Takes granted permits, more than 0, and sets text@. Their number as a text is in amount.
 --   place    The same in acquire alone, for permits that requests hold: each has a place of its own.
+--   charge   The same in charge, if it differs.
+--   expire   Runs before the report of a call that takes permits.
+--   flat     Replies to a lone Take, if the limiter has no other policy.
 --   function Sets a function of this kind of policies.
 --   release  Returns n permits, at most those that are taken. With a receipt it is a refund: the
 --            receipt is text@ as the grant left it, and only permits that this grant still takes
---            return.
+--            return. Age is how many milliseconds ago the grant was replied, at least.
+--   unit     Runs in release in place of again.
 --   return   Returns places, by the arguments behind the last one.
 --   renew    Prolongs the leases of places.
 --   pause    Begins or ends a pause.
@@ -48,8 +57,8 @@
 --            determine when want permits are free.
 --
 -- The text of a state begins with an epoch, a random word of the call that began it. A state begins
--- without taken permits: after its key expired, was evicted or was reset, or when a window has ended.
--- A refund for another epoch returns no permits.
+-- without taken permits: after its key expired, was evicted or was reset. A refund for another epoch
+-- returns no permits. FixedWindow and Calendar have none: their refunds go by the age of the grant.
 --
 -- If an ACL user may not run a command, the script fails at that command. A policy changes its state
 -- with one command, or as its file describes, so that a script can stop anywhere.
@@ -57,15 +66,16 @@
 -- A key expires by the server's clock. The permits of a grant count for as long as the policy
 -- requires, also if the caller's clock is ahead, stands still or goes back.
 --
--- ARGV: 1  Unix microseconds, or '' for the server's clock. Times are microseconds, unless they are
---          named as milliseconds. If a clock goes back, time stands still until the clock has caught
---          up. A time before 1970 is the begin of 1970.
---       2  the permits of all requests together.
---       3  the epoch of a state that begins with this call.
+-- ARGV: 1  the permits of all requests together.
+--       then, if a policy reads it, Unix microseconds, or '' for the server's clock. Times are
+--          microseconds, unless they are named as milliseconds. If a clock goes back, time stands still
+--          until the clock has caught up. A time before 1970 is the begin of 1970.
+--       then, if a policy reads it, the epoch of a state that begins with this call.
 --       then the arguments of the policies. Absent for a single request without flags:
+--          flags: d replies all, o keeps the order: behind a denied request none is granted.
+--       Absent for a single request:
 --          the requests, run-length encoded: '1*200 3*1 ~5*1'. With ~, as many as are free are
 --          granted, at most so many.
---          flags: d replies all, o keeps the order: behind a denied request none is granted.
 --          backdate: of callers that wait, how far back their grants may be dated. That is as long as
 --          the first has waited and as their calls take, at most 1000000. Else absent or ''. A bucket
 --          that was full for that time grants what would have been refilled in it. Otherwise a call
@@ -75,46 +85,48 @@
 --       the permits of its waiters that are not in the call; lead, see scripts/include/share.lua.
 --
 -- If all was granted and flags has no d, replies the text of the policy, or {text, text, ...} of
--- several. If none was granted for now, and there are no flags, replies -1. Else:
+-- several. That of a window is the number of taken permits. If none was granted for now, and there are
+-- no flags, replies -1. Else the section flat replies, or:
 --   {0, answers, report, report, ...}.
 --   {0, answers, report, report, ..., leased, span}.
 -- leased and span are the permits and milliseconds of a lease. The script for callers that wait adds five numbers:
 -- 1 if other Clients have waiters; for how long what is free is held for others, by how much their calls may be
--- late, how much later than by the reports to ask, and how much later than ARGV[1] the call was dated: microseconds.
--- answers are those of internal/include/decide.lua, or '*': all granted.
+-- late, how much later than by the reports to ask, and how much later than its time the call was dated: microseconds.
+-- answers are those of internal/include/decide.lua, or '*': all granted, or 'n': the only request was not.
 --
 -- Every script replies {3, policy, text} if text is not a state of the policy. If the policy has
 -- several keys, it replies {3, policy, key, field, text}. If the policy has no rate, it replies {2,
 -- policy}. The policy is unchanged then.
---@include head
+local backdate = tonumber(ARGV[@last + 3] or '')
 --@waiting include rivals
 --@once function
-backdate = tonumber(ARGV[@last + 3] or '')
 --@waiting if rival then -- whose callers have waited, if these have not
 --@waiting   backdate = max(backdate, 10000)
 --@waiting end
 --@each read
 --@each again
-local total, free, most, credit = ARGV[2] + 0, min(free@@), min(most@@), 9007199254740992
+local total, free, most, credit = ARGV[1] + 0, min(free@@), min(most@@), 9007199254740992
 --@each credit
 --@waiting local holds = true
 --@waiting each hold
 --@waiting include share
 
--- Decides the requests: all policies grant a request, or none does.
-local runs, flags = ARGV[@last + 1] or '', ARGV[@last + 2] or ''
-local epoch, granted, answers, above, missed = ARGV[3], 0, nil, false, nil
-local ordered = flags == 'do'
-local want = ordered and most or 0
-if total <= free and (total <= credit or runs == '' and credit >= 0) then
-  granted = total
-elseif runs ~= '' or total > most then
-  if runs == '' then
-    runs = ARGV[2] .. '*1'
-  end
-  --@include decide
-end
+-- A call of one request, or of several that are all granted, passes over what others need.
+local amount, flags, runs = ARGV[1], ARGV[@last + 1], ARGV[@last + 2]
+local epoch = ARGV[@epoch]
+local granted, answers, above, want, missed = 0, nil, false, 0, nil
 --@each more
+if total <= free and (total <= credit or not runs and credit >= 0) then
+  granted = total
+elseif runs or total > most then
+  -- Decides the requests: all policies grant a request, or none does.
+  local ordered = flags == 'do'
+  want, runs = ordered and most or 0, runs or ARGV[1] .. '*1'
+  --@include decide
+  amount = string.format('%d', granted)
+else
+  answers, want = 'n', total
+end
 
 -- If all requests were granted and many permits are free, takes more, which the process grants before
 -- the lease ends. A lease takes at most half of the free permits, and never the last eighth of a
@@ -126,6 +138,7 @@ if span and span ~= '' then
   if granted == total and span > 0 then
     leased = max(0, min(tonumber(ARGV[@last + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
     granted = granted + leased
+    amount = string.format('%d', granted)
   end
 end
 --@each settle
@@ -135,13 +148,15 @@ if granted > 0 then
   --@each place
 end
 
-if flags ~= 'd' and flags ~= 'do' and not above and not leased then
+if (not flags or flags == '') and not above and not leased then
   if granted == total then
     return @brief
-  elseif granted == 0 and flags == '' then
+  elseif granted == 0 then
     return -1
   end
 end
+--@lone flat
+--@each expire
 --@each report
 --@waiting local next = 0
 --@waiting each next

@@ -1,9 +1,8 @@
 -- Reads the state.
 --
--- ARGV: 1  Unix microseconds, or '' for the server's clock.
---       then the arguments of the policies.
+-- ARGV: the time, as in acquire.lua, and the arguments of the policies.
 -- Replies {0, '*', report, report, ...}, with the reports of the policies.
---@include head
+local backdate = nil
 --@once function
 --@each read
 --@each again

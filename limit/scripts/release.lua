@@ -1,13 +1,15 @@
 -- Returns permits, at most those that are taken. With receipts it is a refund. Policies without the
 -- section take no part.
 --
--- ARGV: 1  Unix microseconds, or '' for the server's clock.
---       2  the permits.
---       then the arguments of the policies, and of a refund the receipts, one for each policy.
+-- ARGV: 1  the permits.
+--       2  of a refund, the milliseconds since the reply of its grant, rounded down; else ''.
+--       then the time, as in acquire.lua, and the arguments of the policies, and of a refund the receipts,
+--          one for each policy.
 -- Replies 1.
---@include head
+local backdate = nil
 --@each read
---@each again
-local n, receipts = tonumber(ARGV[2]), {unpack(ARGV, @last + 1)}
+--@each unit again
+local n, age = tonumber(ARGV[1]), ARGV[2]
+local receipts = {unpack(ARGV, @last + 1)}
 --@each release
 return 1

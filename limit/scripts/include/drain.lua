@@ -2,5 +2,6 @@
 -- in plan.go.
 granted = min(drainable@) - leave
 if granted > 0 then
+  local amount = format('%d', granted)
   --@include take
 end

@@ -1,46 +1,30 @@
 ---- acquire
-local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
-local match, format, tonumber = string.match, string.format, tonumber
-local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
-if now == '' then
-  local time = call('TIME')
-  now = time[1] * 1000000 + time[2]
+local call = redis.call
+local KEYS = KEYS
+local ARGV = ARGV
+local most1, count1, left1, text1 = ARGV[2] + 0, call('GET', KEYS[1]), false, ''
+local match = string.match
+if count1 and count1 ~= '0' and (not match(count1, '^[1-9]%d*$') or #count1 > 16) then
+  return {3, 1, count1}
 end
-now = max(0, now)
-local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
-backdate = tonumber(ARGV[8 + 3] or '')
-local most1, begin1, end1, renews1 = tonumber(ARGV[4]), tonumber(ARGV[6]), tonumber(ARGV[7]), true
-local count1, head1, text1 = 0, false, call('GET', KEYS[1]) or ''
-if text1 ~= '' then
-  local head, finish, count = match(text1, '^(%w+ (%d+) )(%d+)$')
-  if not head or #finish > 15 or #count > 16 then
-    return {3, 1, text1}
-  end
-  if finish + 0 > millis then
-    end1, count1, head1 = finish + 0, count + 0, head
+local free1 = most1 - (count1 or 0)
+local floor = math.floor
+if not count1 then
+  local server1 = call('TIME')
+  server1 = server1[1] * 1000 + floor(server1[2] / 1000)
+  if server1 < ARGV[3] + 0 or server1 >= ARGV[4] + 0 then
+    local format = string.format
+    return {1, format('%d', server1 * 1000)}
   end
 end
-if not head1 and millis >= end1 then
-  begin1, end1 = end1, tonumber(ARGV[8])
-elseif not head1 and millis < begin1 then
-  begin1, end1 = tonumber(ARGV[5]), begin1
-end
-local ask1, length1 = not head1 and (millis < begin1 or millis >= end1), ARGV[7] - ARGV[6]
-local free1 = most1 - count1
-if ask1 then
-  return {1, format('%d', now)}
-end
-local total, free, most, credit = ARGV[2] + 0, min(free1), min(most1), 9007199254740992
-local runs, flags = ARGV[8 + 1] or '', ARGV[8 + 2] or ''
-local epoch, granted, answers, above, missed = ARGV[3], 0, nil, false, nil
-local ordered = flags == 'do'
-local want = ordered and most or 0
-if total <= free and (total <= credit or runs == '' and credit >= 0) then
+local total, free, most, credit = ARGV[1] + 0, free1, most1, 9007199254740992
+local amount, flags, runs = ARGV[1], ARGV[4 + 1], ARGV[4 + 2]
+local granted, answers, above, want, missed = 0, nil, false, 0, nil
+if total <= free and (total <= credit or not runs and credit >= 0) then
   granted = total
-elseif runs ~= '' or total > most then
-  if runs == '' then
-    runs = ARGV[2] .. '*1'
-  end
+elseif runs or total > most then
+  local ordered = flags == 'do'
+  want, runs = ordered and most or 0, runs or ARGV[1] .. '*1'
   answers = {}
   local closed, part = false, ''
   for upTo, text, times in string.gmatch(runs, '(~?)(%d+)%*(%d+)') do
@@ -70,49 +54,116 @@ elseif runs ~= '' or total > most then
     end
   end
   answers = table.concat(answers) .. part
+  amount = string.format('%d', granted)
+else
+  answers, want = 'n', total
 end
-local leased, span = nil, ARGV[8 + 5]
+local leased, span = nil, ARGV[4 + 5]
+local max = math.max
 if span and span ~= '' then
   leased, span = 0, tonumber(span)
-  span = min(span, floor(end1 - now / 1000))
+  local length1 = ARGV[4] - ARGV[3]
+  if count1 then
+    if count1 and not left1 then
+      left1 = call('PTTL', KEYS[1])
+      if left1 == 0 then
+        left1 = 1
+      end
+    end
+  else
+    do
+      local time = call('TIME')
+      left1 = max(1, ARGV[4] - time[1] * 1000 - floor(time[2] / 1000))
+    end
+  end
+  local min = math.min
+  span = min(span, floor(length1 / 16), left1 + 0)
   if granted == total and span > 0 then
-    leased = max(0, min(tonumber(ARGV[8 + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
+    local ceil = math.ceil
+    leased = max(0, min(tonumber(ARGV[4 + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
     granted = granted + leased
+    amount = string.format('%d', granted)
   end
 end
 if granted > 0 then
-  count1 = min(9007199254740992, count1 + granted) -- only Charge reaches this
-  text1 = (head1 or format('%s %d ', epoch, end1)) .. format('%d', count1)
-  if head1 and not renews1 then
-    call('SET', KEYS[1], text1, 'KEEPTTL')
+  if count1 then
+    count1 = call('INCRBY', KEYS[1], amount)
   else
-    call('SET', KEYS[1], text1, 'PX', length1)
+    do
+      local time = call('TIME')
+      left1 = max(1, ARGV[4] - time[1] * 1000 - floor(time[2] / 1000))
+    end
+    call('SET', KEYS[1], amount, 'PX', left1)
+    count1 = granted
   end
 end
-if flags ~= 'd' and flags ~= 'do' and not above and not leased then
+if (not flags or flags == '') and not above and not leased then
   if granted == total then
     return text1
-  elseif granted == 0 and flags == '' then
+  elseif granted == 0 then
     return -1
   end
 end
-local report1 = {text1, count1, end1 * 1000 - now, end1}
+if flags == 'd' and not runs then
+  if count1 and not left1 then
+    left1 = call('PTTL', KEYS[1])
+    if left1 == 0 then
+      left1 = 1
+    end
+  end
+  if left1 == -1 then
+    do
+      local time = call('TIME')
+      left1 = max(1, ARGV[4] - time[1] * 1000 - floor(time[2] / 1000))
+    end
+    call('PEXPIRE', KEYS[1], left1)
+  end
+  if granted > 0 then
+    return {count1, left1 + 0}
+  end
+  return {-1, (count1 or 0) + 0, (left1 or 0) + 0}
+end
+if count1 and not left1 then
+  left1 = call('PTTL', KEYS[1])
+  if left1 == 0 then
+    left1 = 1
+  end
+end
+if left1 == -1 then
+  do
+    local time = call('TIME')
+    left1 = max(1, ARGV[4] - time[1] * 1000 - floor(time[2] / 1000))
+  end
+  call('PEXPIRE', KEYS[1], left1)
+end
+if count1 and not left1 then
+  left1 = call('PTTL', KEYS[1])
+  if left1 == 0 then
+    left1 = 1
+  end
+end
+local server1 = call('TIME')
+local report1 = {text1, (count1 or 0) + 0, (left1 or 0) + 0, server1[1] * 1000 + floor(server1[2] / 1000) + (left1 or 0)}
 if leased then
   return {0, answers or '*', report1, leased, span}
 end
 return {0, answers or '*', report1}
 
 ---- wait
-local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
-local match, format, tonumber = string.match, string.format, tonumber
-local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
+local ARGV = ARGV
+local now = ARGV[2]
+local call = redis.call
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
 end
+local max = math.max
 now = max(0, now)
-local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
-local id, late, rest, lead = ARGV[8 + 6], ARGV[8 + 7] + 0, ARGV[8 + 8] + 0, ARGV[8 + 9] + 0
+local floor = math.floor
+local millis = floor(now / 1000)
+local backdate = tonumber(ARGV[5 + 3] or '')
+local id, late, rest, lead = ARGV[5 + 6], ARGV[5 + 7] + 0, ARGV[5 + 8] + 0, ARGV[5 + 9] + 0
+local KEYS = KEYS
 local waiters, t = KEYS[2], redis.pcall('TIME')
 local first = t[1] and redis.pcall('ZRANGEBYSCORE', waiters, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 2) or {}
 local rival, server, ahead, moved = first[1] ~= id and first[1] or first[3], now, nil, 0
@@ -126,36 +177,31 @@ if rival then
   now = now + moved
   millis, ahead = floor(now / 1000), moved == 0 and 4e15 + now - server
 end
-backdate = tonumber(ARGV[8 + 3] or '')
 if rival then -- whose callers have waited, if these have not
   backdate = max(backdate, 10000)
 end
-local most1, begin1, end1, renews1 = tonumber(ARGV[4]), tonumber(ARGV[6]), tonumber(ARGV[7]), true
-local count1, head1, text1 = 0, false, call('GET', KEYS[1]) or ''
-if text1 ~= '' then
-  local head, finish, count = match(text1, '^(%w+ (%d+) )(%d+)$')
-  if not head or #finish > 15 or #count > 16 then
-    return {3, 1, text1}
+local most1, count1, left1, text1 = ARGV[3] + 0, call('GET', KEYS[1]), false, ''
+local match = string.match
+if count1 and count1 ~= '0' and (not match(count1, '^[1-9]%d*$') or #count1 > 16) then
+  return {3, 1, count1}
+end
+local free1 = most1 - (count1 or 0)
+if not count1 then
+  local server1 = call('TIME')
+  server1 = server1[1] * 1000 + floor(server1[2] / 1000)
+  if server1 < ARGV[4] + 0 or server1 >= ARGV[5] + 0 then
+    local format = string.format
+    return {1, format('%d', server1 * 1000)}
   end
-  if finish + 0 > millis then
-    end1, count1, head1 = finish + 0, count + 0, head
-  end
 end
-if not head1 and millis >= end1 then
-  begin1, end1 = end1, tonumber(ARGV[8])
-elseif not head1 and millis < begin1 then
-  begin1, end1 = tonumber(ARGV[5]), begin1
-end
-local ask1, length1 = not head1 and (millis < begin1 or millis >= end1), ARGV[7] - ARGV[6]
-local free1 = most1 - count1
-if ask1 then
-  return {1, format('%d', now)}
-end
-local total, free, most, credit = ARGV[2] + 0, min(free1), min(most1), 9007199254740992
+local total, free, most, credit = ARGV[1] + 0, free1, most1, 9007199254740992
 local holds = true
+local min = math.min
 local open, own, held, slow, known, unranked = max(0, min(free, credit + 1)), nil, 0, 0, nil, 0
+local ceil = math.ceil
 if rival then
   known = first[1] == id and first[2] or first[3] == id and first[4] or call('ZSCORE', waiters, id)
+  local fmod = math.fmod
   for _ = 1, 16 do
     local least, members = floor(first[1] == rival and first[2] or first[4]), call('ZCARD', waiters)
     local clients = max(1, floor((members - 1) / 2))
@@ -193,16 +239,13 @@ if rival then
 else
   own = floor(first[2] or 0)
 end
-local runs, flags = ARGV[8 + 1] or '', ARGV[8 + 2] or ''
-local epoch, granted, answers, above, missed = ARGV[3], 0, nil, false, nil
-local ordered = flags == 'do'
-local want = ordered and most or 0
-if total <= free and (total <= credit or runs == '' and credit >= 0) then
+local amount, flags, runs = ARGV[1], ARGV[5 + 1], ARGV[5 + 2]
+local granted, answers, above, want, missed = 0, nil, false, 0, nil
+if total <= free and (total <= credit or not runs and credit >= 0) then
   granted = total
-elseif runs ~= '' or total > most then
-  if runs == '' then
-    runs = ARGV[2] .. '*1'
-  end
+elseif runs or total > most then
+  local ordered = flags == 'do'
+  want, runs = ordered and most or 0, runs or ARGV[1] .. '*1'
   answers = {}
   local closed, part = false, ''
   for upTo, text, times in string.gmatch(runs, '(~?)(%d+)%*(%d+)') do
@@ -232,35 +275,95 @@ elseif runs ~= '' or total > most then
     end
   end
   answers = table.concat(answers) .. part
+  amount = string.format('%d', granted)
+else
+  answers, want = 'n', total
 end
-local leased, span = nil, ARGV[8 + 5]
+local leased, span = nil, ARGV[5 + 5]
 if span and span ~= '' then
   leased, span = 0, tonumber(span)
-  span = min(span, floor(end1 - now / 1000))
+  local length1 = ARGV[5] - ARGV[4]
+  if count1 then
+    if count1 and not left1 then
+      left1 = call('PTTL', KEYS[1])
+      if left1 == 0 then
+        left1 = 1
+      end
+    end
+  else
+    do
+      local time = call('TIME')
+      left1 = max(1, ARGV[5] - time[1] * 1000 - floor(time[2] / 1000))
+    end
+  end
+  span = min(span, floor(length1 / 16), left1 + 0)
   if granted == total and span > 0 then
-    leased = max(0, min(tonumber(ARGV[8 + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
+    leased = max(0, min(tonumber(ARGV[5 + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
     granted = granted + leased
+    amount = string.format('%d', granted)
   end
 end
 if granted > 0 then
-  count1 = min(9007199254740992, count1 + granted) -- only Charge reaches this
-  text1 = (head1 or format('%s %d ', epoch, end1)) .. format('%d', count1)
-  if head1 and not renews1 then
-    call('SET', KEYS[1], text1, 'KEEPTTL')
+  if count1 then
+    count1 = call('INCRBY', KEYS[1], amount)
   else
-    call('SET', KEYS[1], text1, 'PX', length1)
+    do
+      local time = call('TIME')
+      left1 = max(1, ARGV[5] - time[1] * 1000 - floor(time[2] / 1000))
+    end
+    call('SET', KEYS[1], amount, 'PX', left1)
+    count1 = granted
   end
 end
-if flags ~= 'd' and flags ~= 'do' and not above and not leased then
+if (not flags or flags == '') and not above and not leased then
   if granted == total then
     return text1
-  elseif granted == 0 and flags == '' then
+  elseif granted == 0 then
     return -1
   end
 end
-local report1 = {text1, count1, end1 * 1000 - now, end1}
+if flags == 'd' and not runs then
+  if count1 and not left1 then
+    left1 = call('PTTL', KEYS[1])
+    if left1 == 0 then
+      left1 = 1
+    end
+  end
+  if left1 == -1 then
+    do
+      local time = call('TIME')
+      left1 = max(1, ARGV[5] - time[1] * 1000 - floor(time[2] / 1000))
+    end
+    call('PEXPIRE', KEYS[1], left1)
+  end
+  if granted > 0 then
+    return {count1, left1 + 0}
+  end
+  return {-1, (count1 or 0) + 0, (left1 or 0) + 0}
+end
+if count1 and not left1 then
+  left1 = call('PTTL', KEYS[1])
+  if left1 == 0 then
+    left1 = 1
+  end
+end
+if left1 == -1 then
+  do
+    local time = call('TIME')
+    left1 = max(1, ARGV[5] - time[1] * 1000 - floor(time[2] / 1000))
+  end
+  call('PEXPIRE', KEYS[1], left1)
+end
+if count1 and not left1 then
+  left1 = call('PTTL', KEYS[1])
+  if left1 == 0 then
+    left1 = 1
+  end
+end
+local server1 = call('TIME')
+local report1 = {text1, (count1 or 0) + 0, (left1 or 0) + 0, server1[1] * 1000 + floor(server1[2] / 1000) + (left1 or 0)}
 local next = 0
-next = max(next, end1 * 1000 - now)
+next = max(next, (left1 or 0) * 1000)
 own = min(8796093022207, own + granted)
 local due, wants, lag = t, min(1023, total + rest - granted), 0
 if granted < total and open > granted and held > 0 then
@@ -296,84 +399,85 @@ end
 return {0, answers or '*', report1}
 
 ---- charge
-local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
-local match, format, tonumber = string.match, string.format, tonumber
-local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
-if now == '' then
-  local time = call('TIME')
-  now = time[1] * 1000000 + time[2]
+local call = redis.call
+local KEYS = KEYS
+local ARGV = ARGV
+local most1, count1, left1, text1 = ARGV[2] + 0, call('GET', KEYS[1]), false, ''
+local match = string.match
+if count1 and count1 ~= '0' and (not match(count1, '^[1-9]%d*$') or #count1 > 16) then
+  return {3, 1, count1}
 end
-now = max(0, now)
-local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
-local most1, begin1, end1, renews1 = tonumber(ARGV[4]), tonumber(ARGV[6]), tonumber(ARGV[7]), true
-local count1, head1, text1 = 0, false, call('GET', KEYS[1]) or ''
-if text1 ~= '' then
-  local head, finish, count = match(text1, '^(%w+ (%d+) )(%d+)$')
-  if not head or #finish > 15 or #count > 16 then
-    return {3, 1, text1}
-  end
-  if finish + 0 > millis then
-    end1, count1, head1 = finish + 0, count + 0, head
+local floor = math.floor
+local format = string.format
+if not count1 then
+  local server1 = call('TIME')
+  server1 = server1[1] * 1000 + floor(server1[2] / 1000)
+  if server1 < ARGV[3] + 0 or server1 >= ARGV[4] + 0 then
+    return {1, format('%d', server1 * 1000)}
   end
 end
-if not head1 and millis >= end1 then
-  begin1, end1 = end1, tonumber(ARGV[8])
-elseif not head1 and millis < begin1 then
-  begin1, end1 = tonumber(ARGV[5]), begin1
+local granted, answers, want = ARGV[1] + 0, nil, 1
+local max = math.max
+do
+  local min = math.min
+  local amount = format('%d', max(0, min(granted, 9007199254740992 - (count1 or 0))))
+  if count1 then
+    count1 = call('INCRBY', KEYS[1], amount)
+  else
+    do
+      local time = call('TIME')
+      left1 = max(1, ARGV[4] - time[1] * 1000 - floor(time[2] / 1000))
+    end
+    call('SET', KEYS[1], amount, 'PX', left1)
+    count1 = granted
+  end
 end
-local ask1, length1 = not head1 and (millis < begin1 or millis >= end1), ARGV[7] - ARGV[6]
-local free1 = most1 - count1
-if ask1 then
-  return {1, format('%d', now)}
+if count1 and not left1 then
+  left1 = call('PTTL', KEYS[1])
+  if left1 == 0 then
+    left1 = 1
+  end
 end
-local granted, epoch, answers, want = ARGV[2] + 0, ARGV[3], nil, 1
-count1 = min(9007199254740992, count1 + granted) -- only Charge reaches this
-text1 = (head1 or format('%s %d ', epoch, end1)) .. format('%d', count1)
-if head1 and not renews1 then
-  call('SET', KEYS[1], text1, 'KEEPTTL')
-else
-  call('SET', KEYS[1], text1, 'PX', length1)
+if left1 == -1 then
+  do
+    local time = call('TIME')
+    left1 = max(1, ARGV[4] - time[1] * 1000 - floor(time[2] / 1000))
+  end
+  call('PEXPIRE', KEYS[1], left1)
 end
-local report1 = {text1, count1, end1 * 1000 - now, end1}
+if count1 and not left1 then
+  left1 = call('PTTL', KEYS[1])
+  if left1 == 0 then
+    left1 = 1
+  end
+end
+local server1 = call('TIME')
+local report1 = {text1, (count1 or 0) + 0, (left1 or 0) + 0, server1[1] * 1000 + floor(server1[2] / 1000) + (left1 or 0)}
 return {0, '*', report1}
 
 ---- release
-local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
-local match, format, tonumber = string.match, string.format, tonumber
-local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
-if now == '' then
-  local time = call('TIME')
-  now = time[1] * 1000000 + time[2]
+local call = redis.call
+local KEYS = KEYS
+local ARGV = ARGV
+local most1, count1, left1, text1 = ARGV[3] + 0, call('GET', KEYS[1]), false, ''
+local match = string.match
+if count1 and count1 ~= '0' and (not match(count1, '^[1-9]%d*$') or #count1 > 16) then
+  return {3, 1, count1}
 end
-now = max(0, now)
-local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
-local most1, begin1, end1, renews1 = tonumber(ARGV[3]), tonumber(ARGV[5]), tonumber(ARGV[6]), true
-local count1, head1, text1 = 0, false, call('GET', KEYS[1]) or ''
-if text1 ~= '' then
-  local head, finish, count = match(text1, '^(%w+ (%d+) )(%d+)$')
-  if not head or #finish > 15 or #count > 16 then
-    return {3, 1, text1}
-  end
-  if finish + 0 > millis then
-    end1, count1, head1 = finish + 0, count + 0, head
-  end
+local server1 = call('TIME')
+local floor = math.floor
+server1 = server1[1] * 1000 + floor(server1[2] / 1000)
+local format = string.format
+if server1 < ARGV[4] + 0 or server1 >= ARGV[5] + 0 then
+  return {1, format('%d', server1 * 1000)}
 end
-if not head1 and millis >= end1 then
-  begin1, end1 = end1, tonumber(ARGV[7])
-elseif not head1 and millis < begin1 then
-  begin1, end1 = tonumber(ARGV[4]), begin1
-end
-local ask1, length1 = not head1 and (millis < begin1 or millis >= end1), ARGV[6] - ARGV[5]
-local free1 = most1 - count1
-if ask1 then
-  return {1, format('%d', now)}
-end
-local n, receipts = tonumber(ARGV[2]), {unpack(ARGV, 7 + 1)}
-do
-  local receipt = receipts[1]
-  if count1 > 0 and (not receipt or match(receipt, '^%w+ ') == match(head1, '^%w+ ')) then
-    if n < count1 then
-      call('SET', KEYS[1], head1 .. format('%d', count1 - n), 'KEEPTTL')
+local n, age = tonumber(ARGV[1]), ARGV[2]
+if count1 then
+  local length1 = ARGV[5] - ARGV[4]
+  local left = call('PTTL', KEYS[1])
+  if age == '' or left >= 0 and length1 - left >= age + 0 then
+    if n < count1 + 0 then
+      call('DECRBY', KEYS[1], format('%d', n))
     else
       call('UNLINK', KEYS[1])
     end
@@ -382,83 +486,91 @@ end
 return 1
 
 ---- peek
-local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
-local match, format, tonumber = string.match, string.format, tonumber
-local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
-if now == '' then
-  local time = call('TIME')
-  now = time[1] * 1000000 + time[2]
+local call = redis.call
+local KEYS = KEYS
+local ARGV = ARGV
+local most1, count1, left1, text1 = ARGV[1] + 0, call('GET', KEYS[1]), false, ''
+local match = string.match
+if count1 and count1 ~= '0' and (not match(count1, '^[1-9]%d*$') or #count1 > 16) then
+  return {3, 1, count1}
 end
-now = max(0, now)
-local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
-local most1, begin1, end1, renews1 = tonumber(ARGV[2]), tonumber(ARGV[4]), tonumber(ARGV[5]), true
-local count1, head1, text1 = 0, false, call('GET', KEYS[1]) or ''
-if text1 ~= '' then
-  local head, finish, count = match(text1, '^(%w+ (%d+) )(%d+)$')
-  if not head or #finish > 15 or #count > 16 then
-    return {3, 1, text1}
+local floor = math.floor
+if not count1 then
+  local server1 = call('TIME')
+  server1 = server1[1] * 1000 + floor(server1[2] / 1000)
+  if server1 < ARGV[2] + 0 or server1 >= ARGV[3] + 0 then
+    local format = string.format
+    return {1, format('%d', server1 * 1000)}
   end
-  if finish + 0 > millis then
-    end1, count1, head1 = finish + 0, count + 0, head
-  end
-end
-if not head1 and millis >= end1 then
-  begin1, end1 = end1, tonumber(ARGV[6])
-elseif not head1 and millis < begin1 then
-  begin1, end1 = tonumber(ARGV[3]), begin1
-end
-local ask1, length1 = not head1 and (millis < begin1 or millis >= end1), ARGV[5] - ARGV[4]
-local free1 = most1 - count1
-if ask1 then
-  return {1, format('%d', now)}
 end
 local answers, want = '*', 1
-local report1 = {text1, count1, end1 * 1000 - now, end1}
+if count1 and not left1 then
+  left1 = call('PTTL', KEYS[1])
+  if left1 == 0 then
+    left1 = 1
+  end
+end
+local server1 = call('TIME')
+local report1 = {text1, (count1 or 0) + 0, (left1 or 0) + 0, server1[1] * 1000 + floor(server1[2] / 1000) + (left1 or 0)}
 return {0, answers, report1}
 
 ---- drain
-local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
-local match, format, tonumber = string.match, string.format, tonumber
-local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
-if now == '' then
-  local time = call('TIME')
-  now = time[1] * 1000000 + time[2]
+local call = redis.call
+local KEYS = KEYS
+local ARGV = ARGV
+local most1, count1, left1, text1 = ARGV[2] + 0, call('GET', KEYS[1]), false, ''
+local match = string.match
+if count1 and count1 ~= '0' and (not match(count1, '^[1-9]%d*$') or #count1 > 16) then
+  return {3, 1, count1}
 end
-now = max(0, now)
-local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
-local most1, begin1, end1, renews1 = tonumber(ARGV[4]), tonumber(ARGV[6]), tonumber(ARGV[7]), true
-local count1, head1, text1 = 0, false, call('GET', KEYS[1]) or ''
-if text1 ~= '' then
-  local head, finish, count = match(text1, '^(%w+ (%d+) )(%d+)$')
-  if not head or #finish > 15 or #count > 16 then
-    return {3, 1, text1}
-  end
-  if finish + 0 > millis then
-    end1, count1, head1 = finish + 0, count + 0, head
+local free1 = most1 - (count1 or 0)
+local floor = math.floor
+local format = string.format
+if not count1 then
+  local server1 = call('TIME')
+  server1 = server1[1] * 1000 + floor(server1[2] / 1000)
+  if server1 < ARGV[3] + 0 or server1 >= ARGV[4] + 0 then
+    return {1, format('%d', server1 * 1000)}
   end
 end
-if not head1 and millis >= end1 then
-  begin1, end1 = end1, tonumber(ARGV[8])
-elseif not head1 and millis < begin1 then
-  begin1, end1 = tonumber(ARGV[5]), begin1
-end
-local ask1, length1 = not head1 and (millis < begin1 or millis >= end1), ARGV[7] - ARGV[6]
-local free1 = most1 - count1
-if ask1 then
-  return {1, format('%d', now)}
-end
-local leave, epoch, answers, want, granted = ARGV[2] + 0, ARGV[3], nil, 1, 0
+local leave, answers, want, granted = ARGV[1] + 0, nil, 1, 0
+local min = math.min
 granted = min(free1) - leave
+local max = math.max
 if granted > 0 then
-  count1 = min(9007199254740992, count1 + granted) -- only Charge reaches this
-  text1 = (head1 or format('%s %d ', epoch, end1)) .. format('%d', count1)
-  if head1 and not renews1 then
-    call('SET', KEYS[1], text1, 'KEEPTTL')
+  local amount = format('%d', granted)
+  if count1 then
+    count1 = call('INCRBY', KEYS[1], amount)
   else
-    call('SET', KEYS[1], text1, 'PX', length1)
+    do
+      local time = call('TIME')
+      left1 = max(1, ARGV[4] - time[1] * 1000 - floor(time[2] / 1000))
+    end
+    call('SET', KEYS[1], amount, 'PX', left1)
+    count1 = granted
   end
 end
 answers = '*'
-local report1 = {text1, count1, end1 * 1000 - now, end1}
+if count1 and not left1 then
+  left1 = call('PTTL', KEYS[1])
+  if left1 == 0 then
+    left1 = 1
+  end
+end
+if left1 == -1 then
+  do
+    local time = call('TIME')
+    left1 = max(1, ARGV[4] - time[1] * 1000 - floor(time[2] / 1000))
+  end
+  call('PEXPIRE', KEYS[1], left1)
+end
+if count1 and not left1 then
+  left1 = call('PTTL', KEYS[1])
+  if left1 == 0 then
+    left1 = 1
+  end
+end
+local server1 = call('TIME')
+local report1 = {text1, (count1 or 0) + 0, (left1 or 0) + 0, server1[1] * 1000 + floor(server1[2] / 1000) + (left1 or 0)}
 return {0, '*', report1}
 

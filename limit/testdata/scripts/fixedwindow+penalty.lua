@@ -1,33 +1,15 @@
 ---- acquire
-local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
-local match, format, tonumber = string.match, string.format, tonumber
-local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
-if now == '' then
-  local time = call('TIME')
-  now = time[1] * 1000000 + time[2]
+local call = redis.call
+local KEYS = KEYS
+local ARGV = ARGV
+local most1, count1, left1, text1 = ARGV[2] + 0, call('GET', KEYS[1]), false, ''
+local match = string.match
+if count1 and count1 ~= '0' and (not match(count1, '^[1-9]%d*$') or #count1 > 16) then
+  return {3, 1, count1}
 end
-now = max(0, now)
-local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
-backdate = tonumber(ARGV[10 + 3] or '')
-local most1, end1, length1, renews1 = ARGV[4] + 0, nil, ARGV[5], ARGV[6] ~= ''
-local count1, head1, text1 = 0, false, call('GET', KEYS[1]) or ''
-if text1 ~= '' then
-  local head, finish, count = match(text1, '^(%w+ (%d+) )(%d+)$')
-  if not head or #finish > 15 or #count > 16 then
-    return {3, 1, text1}
-  end
-  if finish + 0 > millis then
-    end1, count1, head1 = finish + 0, count + 0, head
-  end
-end
-if not head1 then
-  end1 = millis + length1
-  if renews1 then
-    end1 = end1 - millis % length1
-  end
-end
-local free1 = most1 - count1
+local free1 = most1 - (count1 or 0)
 local free2, most2, rest2, text2, count2 = 9007199254740992, 9007199254740992, 0, '', call('GET', KEYS[2])
+local max = math.max
 if count2 then
   if #count2 > 15 or not match(count2, '^%d+$') then
     return {3, 2, count2}
@@ -37,17 +19,15 @@ if count2 then
     free2, rest2 = 0, max(1, call('PTTL', KEYS[2])) * 1000
   end
 end
-local total, free, most, credit = ARGV[2] + 0, min(free1, free2), min(most1, most2), 9007199254740992
-local runs, flags = ARGV[10 + 1] or '', ARGV[10 + 2] or ''
-local epoch, granted, answers, above, missed = ARGV[3], 0, nil, false, nil
-local ordered = flags == 'do'
-local want = ordered and most or 0
-if total <= free and (total <= credit or runs == '' and credit >= 0) then
+local min = math.min
+local total, free, most, credit = ARGV[1] + 0, min(free1, free2), min(most1, most2), 9007199254740992
+local amount, flags, runs = ARGV[1], ARGV[7 + 1], ARGV[7 + 2]
+local granted, answers, above, want, missed = 0, nil, false, 0, nil
+if total <= free and (total <= credit or not runs and credit >= 0) then
   granted = total
-elseif runs ~= '' or total > most then
-  if runs == '' then
-    runs = ARGV[2] .. '*1'
-  end
+elseif runs or total > most then
+  local ordered = flags == 'do'
+  want, runs = ordered and most or 0, runs or ARGV[1] .. '*1'
   answers = {}
   local closed, part = false, ''
   for upTo, text, times in string.gmatch(runs, '(~?)(%d+)%*(%d+)') do
@@ -77,55 +57,88 @@ elseif runs ~= '' or total > most then
     end
   end
   answers = table.concat(answers) .. part
+  amount = string.format('%d', granted)
+else
+  answers, want = 'n', total
 end
-local leased, span = nil, ARGV[10 + 5]
+local leased, span = nil, ARGV[7 + 5]
 if span and span ~= '' then
   leased, span = 0, tonumber(span)
-  span = min(span, floor(length1 / 16), floor(end1 - now / 1000),
-    head1 and not renews1 and call('PTTL', KEYS[1]) or length1 + 0)
+  local length1 = ARGV[3]
+  if count1 then
+    if count1 and not left1 then
+      left1 = call('PTTL', KEYS[1])
+      if left1 == 0 then
+        left1 = 1
+      end
+    end
+  else
+    left1 = ARGV[3]
+  end
+  local floor = math.floor
+  span = min(span, floor(length1 / 16), left1 + 0)
   if granted == total and span > 0 then
-    leased = max(0, min(tonumber(ARGV[10 + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
+    local ceil = math.ceil
+    leased = max(0, min(tonumber(ARGV[7 + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
     granted = granted + leased
+    amount = string.format('%d', granted)
   end
 end
-if granted < total and not ordered then
+if granted < total and flags ~= 'do' then
   local _, denials = string.gsub(answers or 'n', 'n', '')
   local least, begins = answers and want or total, false
   if rest2 > 0 then
-    begins = denials > 0 and ARGV[10] == '1'
+    begins = denials > 0 and ARGV[7] == '1'
   elseif denials > 0 and min(free1) - granted < least then
     count2 = (count2 or 0) + denials
-    begins = count2 >= ARGV[7] + 0
+    begins = count2 >= ARGV[4] + 0
+    local format = string.format
     if begins then
       free2 = 0
     elseif count2 == denials then
-      call('SET', KEYS[2], format('%d', count2), 'PX', ARGV[8])
+      call('SET', KEYS[2], format('%d', count2), 'PX', ARGV[5])
     else
       call('SET', KEYS[2], format('%d', count2), 'KEEPTTL')
     end
   end
   if begins then
-    rest2 = ARGV[9] * 1000
-    call('SET', KEYS[2], '0', 'PX', ARGV[9])
+    rest2 = ARGV[6] * 1000
+    call('SET', KEYS[2], '0', 'PX', ARGV[6])
   end
 end
 if granted > 0 then
-  count1 = min(9007199254740992, count1 + granted) -- only Charge reaches this
-  text1 = (head1 or format('%s %d ', epoch, end1)) .. format('%d', count1)
-  if head1 and not renews1 then
-    call('SET', KEYS[1], text1, 'KEEPTTL')
+  if count1 then
+    count1 = call('INCRBY', KEYS[1], amount)
   else
-    call('SET', KEYS[1], text1, 'PX', length1)
+    left1 = ARGV[3]
+    call('SET', KEYS[1], amount, 'PX', left1)
+    count1 = granted
   end
 end
-if flags ~= 'd' and flags ~= 'do' and not above and not leased then
+if (not flags or flags == '') and not above and not leased then
   if granted == total then
     return {text1, text2}
-  elseif granted == 0 and flags == '' then
+  elseif granted == 0 then
     return -1
   end
 end
-local report1 = {text1, count1, end1 * 1000 - now}
+if count1 and not left1 then
+  left1 = call('PTTL', KEYS[1])
+  if left1 == 0 then
+    left1 = 1
+  end
+end
+if left1 == -1 then
+  left1 = ARGV[3]
+  call('PEXPIRE', KEYS[1], left1)
+end
+if count1 and not left1 then
+  left1 = call('PTTL', KEYS[1])
+  if left1 == 0 then
+    left1 = 1
+  end
+end
+local report1 = {text1, (count1 or 0) + 0, (left1 or 0) + 0}
 local report2 = {text2, rest2}
 if leased then
   return {0, answers or '*', report1, report2, leased, span}
@@ -133,16 +146,20 @@ end
 return {0, answers or '*', report1, report2}
 
 ---- wait
-local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
-local match, format, tonumber = string.match, string.format, tonumber
-local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
+local ARGV = ARGV
+local now = ARGV[2]
+local call = redis.call
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
 end
+local max = math.max
 now = max(0, now)
-local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
-local id, late, rest, lead = ARGV[10 + 6], ARGV[10 + 7] + 0, ARGV[10 + 8] + 0, ARGV[10 + 9] + 0
+local floor = math.floor
+local millis = floor(now / 1000)
+local backdate = tonumber(ARGV[8 + 3] or '')
+local id, late, rest, lead = ARGV[8 + 6], ARGV[8 + 7] + 0, ARGV[8 + 8] + 0, ARGV[8 + 9] + 0
+local KEYS = KEYS
 local waiters, t = KEYS[3], redis.pcall('TIME')
 local first = t[1] and redis.pcall('ZRANGEBYSCORE', waiters, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 2) or {}
 local rival, server, ahead, moved = first[1] ~= id and first[1] or first[3], now, nil, 0
@@ -156,28 +173,15 @@ if rival then
   now = now + moved
   millis, ahead = floor(now / 1000), moved == 0 and 4e15 + now - server
 end
-backdate = tonumber(ARGV[10 + 3] or '')
 if rival then -- whose callers have waited, if these have not
   backdate = max(backdate, 10000)
 end
-local most1, end1, length1, renews1 = ARGV[4] + 0, nil, ARGV[5], ARGV[6] ~= ''
-local count1, head1, text1 = 0, false, call('GET', KEYS[1]) or ''
-if text1 ~= '' then
-  local head, finish, count = match(text1, '^(%w+ (%d+) )(%d+)$')
-  if not head or #finish > 15 or #count > 16 then
-    return {3, 1, text1}
-  end
-  if finish + 0 > millis then
-    end1, count1, head1 = finish + 0, count + 0, head
-  end
+local most1, count1, left1, text1 = ARGV[3] + 0, call('GET', KEYS[1]), false, ''
+local match = string.match
+if count1 and count1 ~= '0' and (not match(count1, '^[1-9]%d*$') or #count1 > 16) then
+  return {3, 1, count1}
 end
-if not head1 then
-  end1 = millis + length1
-  if renews1 then
-    end1 = end1 - millis % length1
-  end
-end
-local free1 = most1 - count1
+local free1 = most1 - (count1 or 0)
 local free2, most2, rest2, text2, count2 = 9007199254740992, 9007199254740992, 0, '', call('GET', KEYS[2])
 if count2 then
   if #count2 > 15 or not match(count2, '^%d+$') then
@@ -188,11 +192,14 @@ if count2 then
     free2, rest2 = 0, max(1, call('PTTL', KEYS[2])) * 1000
   end
 end
-local total, free, most, credit = ARGV[2] + 0, min(free1, free2), min(most1, most2), 9007199254740992
+local min = math.min
+local total, free, most, credit = ARGV[1] + 0, min(free1, free2), min(most1, most2), 9007199254740992
 local holds = true
 local open, own, held, slow, known, unranked = max(0, min(free, credit + 1)), nil, 0, 0, nil, 0
+local ceil = math.ceil
 if rival then
   known = first[1] == id and first[2] or first[3] == id and first[4] or call('ZSCORE', waiters, id)
+  local fmod = math.fmod
   for _ = 1, 16 do
     local least, members = floor(first[1] == rival and first[2] or first[4]), call('ZCARD', waiters)
     local clients = max(1, floor((members - 1) / 2))
@@ -230,16 +237,13 @@ if rival then
 else
   own = floor(first[2] or 0)
 end
-local runs, flags = ARGV[10 + 1] or '', ARGV[10 + 2] or ''
-local epoch, granted, answers, above, missed = ARGV[3], 0, nil, false, nil
-local ordered = flags == 'do'
-local want = ordered and most or 0
-if total <= free and (total <= credit or runs == '' and credit >= 0) then
+local amount, flags, runs = ARGV[1], ARGV[8 + 1], ARGV[8 + 2]
+local granted, answers, above, want, missed = 0, nil, false, 0, nil
+if total <= free and (total <= credit or not runs and credit >= 0) then
   granted = total
-elseif runs ~= '' or total > most then
-  if runs == '' then
-    runs = ARGV[2] .. '*1'
-  end
+elseif runs or total > most then
+  local ordered = flags == 'do'
+  want, runs = ordered and most or 0, runs or ARGV[1] .. '*1'
   answers = {}
   local closed, part = false, ''
   for upTo, text, times in string.gmatch(runs, '(~?)(%d+)%*(%d+)') do
@@ -269,58 +273,89 @@ elseif runs ~= '' or total > most then
     end
   end
   answers = table.concat(answers) .. part
+  amount = string.format('%d', granted)
+else
+  answers, want = 'n', total
 end
-local leased, span = nil, ARGV[10 + 5]
+local leased, span = nil, ARGV[8 + 5]
 if span and span ~= '' then
   leased, span = 0, tonumber(span)
-  span = min(span, floor(length1 / 16), floor(end1 - now / 1000),
-    head1 and not renews1 and call('PTTL', KEYS[1]) or length1 + 0)
+  local length1 = ARGV[4]
+  if count1 then
+    if count1 and not left1 then
+      left1 = call('PTTL', KEYS[1])
+      if left1 == 0 then
+        left1 = 1
+      end
+    end
+  else
+    left1 = ARGV[4]
+  end
+  span = min(span, floor(length1 / 16), left1 + 0)
   if granted == total and span > 0 then
-    leased = max(0, min(tonumber(ARGV[10 + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
+    leased = max(0, min(tonumber(ARGV[8 + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
     granted = granted + leased
+    amount = string.format('%d', granted)
   end
 end
-if granted < total and not ordered then
+if granted < total and flags ~= 'do' then
   local _, denials = string.gsub(answers or 'n', 'n', '')
   local least, begins = answers and want or total, false
   if rest2 > 0 then
-    begins = denials > 0 and ARGV[10] == '1'
+    begins = denials > 0 and ARGV[8] == '1'
   elseif denials > 0 and min(free1) - granted < least then
     count2 = (count2 or 0) + denials
-    begins = count2 >= ARGV[7] + 0
+    begins = count2 >= ARGV[5] + 0
+    local format = string.format
     if begins then
       free2 = 0
     elseif count2 == denials then
-      call('SET', KEYS[2], format('%d', count2), 'PX', ARGV[8])
+      call('SET', KEYS[2], format('%d', count2), 'PX', ARGV[6])
     else
       call('SET', KEYS[2], format('%d', count2), 'KEEPTTL')
     end
   end
   if begins then
-    rest2 = ARGV[9] * 1000
-    call('SET', KEYS[2], '0', 'PX', ARGV[9])
+    rest2 = ARGV[7] * 1000
+    call('SET', KEYS[2], '0', 'PX', ARGV[7])
   end
 end
 if granted > 0 then
-  count1 = min(9007199254740992, count1 + granted) -- only Charge reaches this
-  text1 = (head1 or format('%s %d ', epoch, end1)) .. format('%d', count1)
-  if head1 and not renews1 then
-    call('SET', KEYS[1], text1, 'KEEPTTL')
+  if count1 then
+    count1 = call('INCRBY', KEYS[1], amount)
   else
-    call('SET', KEYS[1], text1, 'PX', length1)
+    left1 = ARGV[4]
+    call('SET', KEYS[1], amount, 'PX', left1)
+    count1 = granted
   end
 end
-if flags ~= 'd' and flags ~= 'do' and not above and not leased then
+if (not flags or flags == '') and not above and not leased then
   if granted == total then
     return {text1, text2}
-  elseif granted == 0 and flags == '' then
+  elseif granted == 0 then
     return -1
   end
 end
-local report1 = {text1, count1, end1 * 1000 - now}
+if count1 and not left1 then
+  left1 = call('PTTL', KEYS[1])
+  if left1 == 0 then
+    left1 = 1
+  end
+end
+if left1 == -1 then
+  left1 = ARGV[4]
+  call('PEXPIRE', KEYS[1], left1)
+end
+if count1 and not left1 then
+  left1 = call('PTTL', KEYS[1])
+  if left1 == 0 then
+    left1 = 1
+  end
+end
+local report1 = {text1, (count1 or 0) + 0, (left1 or 0) + 0}
 local report2 = {text2, rest2}
 local next = 0
-next = max(next, end1 * 1000 - now)
+next = max(next, (left1 or 0) * 1000)
 next = max(next, rest2)
 own = min(8796093022207, own + granted)
 local due, wants, lag = t, min(1023, total + rest - granted), 0
@@ -357,34 +392,16 @@ end
 return {0, answers or '*', report1, report2}
 
 ---- charge
-local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
-local match, format, tonumber = string.match, string.format, tonumber
-local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
-if now == '' then
-  local time = call('TIME')
-  now = time[1] * 1000000 + time[2]
+local call = redis.call
+local KEYS = KEYS
+local ARGV = ARGV
+local most1, count1, left1, text1 = ARGV[2] + 0, call('GET', KEYS[1]), false, ''
+local match = string.match
+if count1 and count1 ~= '0' and (not match(count1, '^[1-9]%d*$') or #count1 > 16) then
+  return {3, 1, count1}
 end
-now = max(0, now)
-local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
-local most1, end1, length1, renews1 = ARGV[4] + 0, nil, ARGV[5], ARGV[6] ~= ''
-local count1, head1, text1 = 0, false, call('GET', KEYS[1]) or ''
-if text1 ~= '' then
-  local head, finish, count = match(text1, '^(%w+ (%d+) )(%d+)$')
-  if not head or #finish > 15 or #count > 16 then
-    return {3, 1, text1}
-  end
-  if finish + 0 > millis then
-    end1, count1, head1 = finish + 0, count + 0, head
-  end
-end
-if not head1 then
-  end1 = millis + length1
-  if renews1 then
-    end1 = end1 - millis % length1
-  end
-end
-local free1 = most1 - count1
 local free2, most2, rest2, text2, count2 = 9007199254740992, 9007199254740992, 0, '', call('GET', KEYS[2])
+local max = math.max
 if count2 then
   if #count2 > 15 or not match(count2, '^%d+$') then
     return {3, 2, count2}
@@ -394,52 +411,56 @@ if count2 then
     free2, rest2 = 0, max(1, call('PTTL', KEYS[2])) * 1000
   end
 end
-local granted, epoch, answers, want = ARGV[2] + 0, ARGV[3], nil, 1
-count1 = min(9007199254740992, count1 + granted) -- only Charge reaches this
-text1 = (head1 or format('%s %d ', epoch, end1)) .. format('%d', count1)
-if head1 and not renews1 then
-  call('SET', KEYS[1], text1, 'KEEPTTL')
-else
-  call('SET', KEYS[1], text1, 'PX', length1)
+local granted, answers, want = ARGV[1] + 0, nil, 1
+do
+  local min = math.min
+  local format = string.format
+  local amount = format('%d', max(0, min(granted, 9007199254740992 - (count1 or 0))))
+  if count1 then
+    count1 = call('INCRBY', KEYS[1], amount)
+  else
+    left1 = ARGV[3]
+    call('SET', KEYS[1], amount, 'PX', left1)
+    count1 = granted
+  end
 end
-local report1 = {text1, count1, end1 * 1000 - now}
+if count1 and not left1 then
+  left1 = call('PTTL', KEYS[1])
+  if left1 == 0 then
+    left1 = 1
+  end
+end
+if left1 == -1 then
+  left1 = ARGV[3]
+  call('PEXPIRE', KEYS[1], left1)
+end
+if count1 and not left1 then
+  left1 = call('PTTL', KEYS[1])
+  if left1 == 0 then
+    left1 = 1
+  end
+end
+local report1 = {text1, (count1 or 0) + 0, (left1 or 0) + 0}
 local report2 = {text2, rest2}
 return {0, '*', report1, report2}
 
 ---- release
-local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
-local match, format, tonumber = string.match, string.format, tonumber
-local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
-if now == '' then
-  local time = call('TIME')
-  now = time[1] * 1000000 + time[2]
+local call = redis.call
+local KEYS = KEYS
+local ARGV = ARGV
+local most1, count1, left1, text1 = ARGV[3] + 0, call('GET', KEYS[1]), false, ''
+local match = string.match
+if count1 and count1 ~= '0' and (not match(count1, '^[1-9]%d*$') or #count1 > 16) then
+  return {3, 1, count1}
 end
-now = max(0, now)
-local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
-local most1, end1, length1, renews1 = ARGV[3] + 0, nil, ARGV[4], ARGV[5] ~= ''
-local count1, head1, text1 = 0, false, call('GET', KEYS[1]) or ''
-if text1 ~= '' then
-  local head, finish, count = match(text1, '^(%w+ (%d+) )(%d+)$')
-  if not head or #finish > 15 or #count > 16 then
-    return {3, 1, text1}
-  end
-  if finish + 0 > millis then
-    end1, count1, head1 = finish + 0, count + 0, head
-  end
-end
-if not head1 then
-  end1 = millis + length1
-  if renews1 then
-    end1 = end1 - millis % length1
-  end
-end
-local free1 = most1 - count1
-local n, receipts = tonumber(ARGV[2]), {unpack(ARGV, 9 + 1)}
-do
-  local receipt = receipts[1]
-  if count1 > 0 and (not receipt or match(receipt, '^%w+ ') == match(head1, '^%w+ ')) then
-    if n < count1 then
-      call('SET', KEYS[1], head1 .. format('%d', count1 - n), 'KEEPTTL')
+local n, age = tonumber(ARGV[1]), ARGV[2]
+if count1 then
+  local length1 = ARGV[4]
+  local left = call('PTTL', KEYS[1])
+  if age == '' or left >= 0 and length1 - left >= age + 0 then
+    if n < count1 + 0 then
+      local format = string.format
+      call('DECRBY', KEYS[1], format('%d', n))
     else
       call('UNLINK', KEYS[1])
     end
@@ -448,33 +469,14 @@ end
 return 1
 
 ---- peek
-local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
-local match, format, tonumber = string.match, string.format, tonumber
-local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
-if now == '' then
-  local time = call('TIME')
-  now = time[1] * 1000000 + time[2]
+local call = redis.call
+local KEYS = KEYS
+local ARGV = ARGV
+local most1, count1, left1, text1 = ARGV[1] + 0, call('GET', KEYS[1]), false, ''
+local match = string.match
+if count1 and count1 ~= '0' and (not match(count1, '^[1-9]%d*$') or #count1 > 16) then
+  return {3, 1, count1}
 end
-now = max(0, now)
-local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
-local most1, end1, length1, renews1 = ARGV[2] + 0, nil, ARGV[3], ARGV[4] ~= ''
-local count1, head1, text1 = 0, false, call('GET', KEYS[1]) or ''
-if text1 ~= '' then
-  local head, finish, count = match(text1, '^(%w+ (%d+) )(%d+)$')
-  if not head or #finish > 15 or #count > 16 then
-    return {3, 1, text1}
-  end
-  if finish + 0 > millis then
-    end1, count1, head1 = finish + 0, count + 0, head
-  end
-end
-if not head1 then
-  end1 = millis + length1
-  if renews1 then
-    end1 = end1 - millis % length1
-  end
-end
-local free1 = most1 - count1
 local free2, most2, rest2, text2, count2 = 9007199254740992, 9007199254740992, 0, '', call('GET', KEYS[2])
 if count2 then
   if #count2 > 15 or not match(count2, '^%d+$') then
@@ -482,32 +484,35 @@ if count2 then
   end
   count2 = count2 + 0
   if count2 == 0 then
+    local max = math.max
     free2, rest2 = 0, max(1, call('PTTL', KEYS[2])) * 1000
   end
 end
 local answers, want = '*', 1
-local report1 = {text1, count1, end1 * 1000 - now}
+if count1 and not left1 then
+  left1 = call('PTTL', KEYS[1])
+  if left1 == 0 then
+    left1 = 1
+  end
+end
+local report1 = {text1, (count1 or 0) + 0, (left1 or 0) + 0}
 local report2 = {text2, rest2}
 return {0, answers, report1, report2}
 
 ---- pause
-local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
-local match, format, tonumber = string.match, string.format, tonumber
-local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
-if now == '' then
-  local time = call('TIME')
-  now = time[1] * 1000000 + time[2]
-end
-now = max(0, now)
-local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
-local pause = tonumber(ARGV[2])
+local ARGV = ARGV
+local pause = tonumber(ARGV[1])
+local call = redis.call
+local KEYS = KEYS
 local free2, most2, rest2, text2, count2 = 9007199254740992, 9007199254740992, 0, '', call('GET', KEYS[2])
 if count2 then
+  local match = string.match
   if #count2 > 15 or not match(count2, '^%d+$') then
     return {3, 2, count2}
   end
   count2 = count2 + 0
   if count2 == 0 then
+    local max = math.max
     free2, rest2 = 0, max(1, call('PTTL', KEYS[2])) * 1000
   end
 end
@@ -517,33 +522,15 @@ end
 return 1
 
 ---- drain
-local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
-local match, format, tonumber = string.match, string.format, tonumber
-local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
-if now == '' then
-  local time = call('TIME')
-  now = time[1] * 1000000 + time[2]
+local call = redis.call
+local KEYS = KEYS
+local ARGV = ARGV
+local most1, count1, left1, text1 = ARGV[2] + 0, call('GET', KEYS[1]), false, ''
+local match = string.match
+if count1 and count1 ~= '0' and (not match(count1, '^[1-9]%d*$') or #count1 > 16) then
+  return {3, 1, count1}
 end
-now = max(0, now)
-local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
-local most1, end1, length1, renews1 = ARGV[4] + 0, nil, ARGV[5], ARGV[6] ~= ''
-local count1, head1, text1 = 0, false, call('GET', KEYS[1]) or ''
-if text1 ~= '' then
-  local head, finish, count = match(text1, '^(%w+ (%d+) )(%d+)$')
-  if not head or #finish > 15 or #count > 16 then
-    return {3, 1, text1}
-  end
-  if finish + 0 > millis then
-    end1, count1, head1 = finish + 0, count + 0, head
-  end
-end
-if not head1 then
-  end1 = millis + length1
-  if renews1 then
-    end1 = end1 - millis % length1
-  end
-end
-local free1 = most1 - count1
+local free1 = most1 - (count1 or 0)
 local free2, most2, rest2, text2, count2 = 9007199254740992, 9007199254740992, 0, '', call('GET', KEYS[2])
 if count2 then
   if #count2 > 15 or not match(count2, '^%d+$') then
@@ -551,22 +538,42 @@ if count2 then
   end
   count2 = count2 + 0
   if count2 == 0 then
+    local max = math.max
     free2, rest2 = 0, max(1, call('PTTL', KEYS[2])) * 1000
   end
 end
-local leave, epoch, answers, want, granted = ARGV[2] + 0, ARGV[3], nil, 1, 0
+local leave, answers, want, granted = ARGV[1] + 0, nil, 1, 0
+local min = math.min
 granted = min(free1) - leave
 if granted > 0 then
-  count1 = min(9007199254740992, count1 + granted) -- only Charge reaches this
-  text1 = (head1 or format('%s %d ', epoch, end1)) .. format('%d', count1)
-  if head1 and not renews1 then
-    call('SET', KEYS[1], text1, 'KEEPTTL')
+  local format = string.format
+  local amount = format('%d', granted)
+  if count1 then
+    count1 = call('INCRBY', KEYS[1], amount)
   else
-    call('SET', KEYS[1], text1, 'PX', length1)
+    left1 = ARGV[3]
+    call('SET', KEYS[1], amount, 'PX', left1)
+    count1 = granted
   end
 end
 answers = '*'
-local report1 = {text1, count1, end1 * 1000 - now}
+if count1 and not left1 then
+  left1 = call('PTTL', KEYS[1])
+  if left1 == 0 then
+    left1 = 1
+  end
+end
+if left1 == -1 then
+  left1 = ARGV[3]
+  call('PEXPIRE', KEYS[1], left1)
+end
+if count1 and not left1 then
+  left1 = call('PTTL', KEYS[1])
+  if left1 == 0 then
+    left1 = 1
+  end
+end
+local report1 = {text1, (count1 or 0) + 0, (left1 or 0) + 0}
 local report2 = {text2, rest2}
 return {0, '*', report1, report2}
 

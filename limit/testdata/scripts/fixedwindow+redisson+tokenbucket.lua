@@ -1,13 +1,18 @@
 ---- acquire
-local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
-local match, format, tonumber = string.match, string.format, tonumber
-local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
+local ARGV = ARGV
+local now = ARGV[2]
+local call = redis.call
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
 end
+local max = math.max
 now = max(0, now)
-local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
+local floor = math.floor
+local millis = floor(now / 1000)
+local backdate = tonumber(ARGV[10 + 3] or '')
+local match = string.match
+local KEYS = KEYS
 local function redisson(KEYS, ARGV)
   local redis, string, KEYS, ARGV = redis, string, KEYS, ARGV
   local call, find, match, page = redis.call, string.find, string.match, 256
@@ -246,28 +251,15 @@ local function redisson(KEYS, ARGV)
   end
   return limiter
 end
-backdate = tonumber(ARGV[11 + 3] or '')
-local most1, end1, length1, renews1 = ARGV[4] + 0, nil, ARGV[5], ARGV[6] ~= ''
-local count1, head1, text1 = 0, false, call('GET', KEYS[1]) or ''
-if text1 ~= '' then
-  local head, finish, count = match(text1, '^(%w+ (%d+) )(%d+)$')
-  if not head or #finish > 15 or #count > 16 then
-    return {3, 1, text1}
-  end
-  if finish + 0 > millis then
-    end1, count1, head1 = finish + 0, count + 0, head
-  end
+local most1, count1, left1, text1 = ARGV[4] + 0, call('GET', KEYS[1]), false, ''
+if count1 and count1 ~= '0' and (not match(count1, '^[1-9]%d*$') or #count1 > 16) then
+  return {3, 1, count1}
 end
-if not head1 then
-  end1 = millis + length1
-  if renews1 then
-    end1 = end1 - millis % length1
-  end
-end
-local free1 = most1 - count1
+local free1 = most1 - (count1 or 0)
+local format = string.format
 local text2 = format('%d', millis)
 local limiter2 = redisson({KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]},
-  {text2, ARGV[7], nil, nil, nil, ARGV[8]})
+  {text2, ARGV[6], nil, nil, nil, ARGV[7]})
 if limiter2[1] == 1 then
   return {1, format('%d', now), 2, limiter2[2]}
 elseif limiter2[1] then
@@ -275,9 +267,10 @@ elseif limiter2[1] then
   return limiter2
 end
 local free2, most2 = limiter2.free, limiter2.most
-local capacity3, refill3, interval3 = ARGV[9] + 0, ARGV[10] + 0, ARGV[11] + 0
+local capacity3, refill3, interval3 = ARGV[8] + 0, ARGV[9] + 0, ARGV[10] + 0
 local at3, missing3, refunded3, early3, epoch3 = now, 0, 0, 0, false
 local text3 = call('GET', KEYS[7]) or ''
+local ceil = math.ceil
 if text3 ~= '' then
   local word, at, taken, part, rest = match(text3, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
   local refunded = match(rest or '', '^ (%d+)$')
@@ -299,20 +292,23 @@ if text3 ~= '' then
   end
   epoch3 = missing3 > 0 and word
 end
+local fmod = math.fmod
 local part3 = fmod(missing3, interval3)
 local taken3 = floor((missing3 - part3) / interval3 + 0.5)
 local free3, most3 = capacity3 - taken3 - (part3 > 0 and 1 or 0) + floor(early3 / interval3), capacity3
-local total, free, most, credit = ARGV[2] + 0, min(free1, free2, free3), min(most1, most2, most3), 9007199254740992
-local runs, flags = ARGV[11 + 1] or '', ARGV[11 + 2] or ''
-local epoch, granted, answers, above, missed = ARGV[3], 0, nil, false, nil
-local ordered = flags == 'do'
-local want = ordered and most or 0
-if total <= free and (total <= credit or runs == '' and credit >= 0) then
+local min = math.min
+local total, free, most, credit = ARGV[1] + 0, min(free1, free2, free3), min(most1, most2, most3), 9007199254740992
+local amount, flags, runs = ARGV[1], ARGV[10 + 1], ARGV[10 + 2]
+local epoch = ARGV[3]
+local granted, answers, above, want, missed = 0, nil, false, 0, nil
+if total > free and limiter2.more then
+  return limiter2.settle(0) or {1, format('%d', now)}
+end
+if total <= free and (total <= credit or not runs and credit >= 0) then
   granted = total
-elseif runs ~= '' or total > most then
-  if runs == '' then
-    runs = ARGV[2] .. '*1'
-  end
+elseif runs or total > most then
+  local ordered = flags == 'do'
+  want, runs = ordered and most or 0, runs or ARGV[1] .. '*1'
   answers = {}
   local closed, part = false, ''
   for upTo, text, times in string.gmatch(runs, '(~?)(%d+)%*(%d+)') do
@@ -342,18 +338,29 @@ elseif runs ~= '' or total > most then
     end
   end
   answers = table.concat(answers) .. part
+  amount = string.format('%d', granted)
+else
+  answers, want = 'n', total
 end
-if total > free and limiter2.more then
-  return limiter2.settle(0) or {1, format('%d', now)}
-end
-local leased, span = nil, ARGV[11 + 5]
+local leased, span = nil, ARGV[10 + 5]
 if span and span ~= '' then
   leased, span = 0, tonumber(span)
-  span = min(span, floor(length1 / 16), floor(end1 - now / 1000),
-    head1 and not renews1 and call('PTTL', KEYS[1]) or length1 + 0)
+  local length1 = ARGV[5]
+  if count1 then
+    if count1 and not left1 then
+      left1 = call('PTTL', KEYS[1])
+      if left1 == 0 then
+        left1 = 1
+      end
+    end
+  else
+    left1 = ARGV[5]
+  end
+  span = min(span, floor(length1 / 16), left1 + 0)
   if granted == total and span > 0 then
-    leased = max(0, min(tonumber(ARGV[11 + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
+    leased = max(0, min(tonumber(ARGV[10 + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
     granted = granted + leased
+    amount = string.format('%d', granted)
   end
 end
 do
@@ -363,12 +370,12 @@ do
   end
 end
 if granted > 0 then
-  count1 = min(9007199254740992, count1 + granted) -- only Charge reaches this
-  text1 = (head1 or format('%s %d ', epoch, end1)) .. format('%d', count1)
-  if head1 and not renews1 then
-    call('SET', KEYS[1], text1, 'KEEPTTL')
+  if count1 then
+    count1 = call('INCRBY', KEYS[1], amount)
   else
-    call('SET', KEYS[1], text1, 'PX', length1)
+    left1 = ARGV[5]
+    call('SET', KEYS[1], amount, 'PX', left1)
+    count1 = granted
   end
   if not epoch3 then
     epoch3, refunded3 = epoch, 0
@@ -388,14 +395,30 @@ if granted > 0 then
     call('UNLINK', KEYS[7])
   end
 end
-if flags ~= 'd' and flags ~= 'do' and not above and not leased then
+if (not flags or flags == '') and not above and not leased then
   if granted == total then
     return {text1, text2, text3}
-  elseif granted == 0 and flags == '' then
+  elseif granted == 0 then
     return -1
   end
 end
-local report1 = {text1, count1, end1 * 1000 - now}
+if count1 and not left1 then
+  left1 = call('PTTL', KEYS[1])
+  if left1 == 0 then
+    left1 = 1
+  end
+end
+if left1 == -1 then
+  left1 = ARGV[5]
+  call('PEXPIRE', KEYS[1], left1)
+end
+if count1 and not left1 then
+  left1 = call('PTTL', KEYS[1])
+  if left1 == 0 then
+    left1 = 1
+  end
+end
+local report1 = {text1, (count1 or 0) + 0, (left1 or 0) + 0}
 local report2 = limiter2.report(answers)
 local report3 = {text3, taken3, part3, at3 - now}
 if leased then
@@ -404,16 +427,20 @@ end
 return {0, answers or '*', report1, report2, report3}
 
 ---- wait
-local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
-local match, format, tonumber = string.match, string.format, tonumber
-local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
+local ARGV = ARGV
+local now = ARGV[2]
+local call = redis.call
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
 end
+local max = math.max
 now = max(0, now)
-local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
-local id, late, rest, lead = ARGV[11 + 6], ARGV[11 + 7] + 0, ARGV[11 + 8] + 0, ARGV[11 + 9] + 0
+local floor = math.floor
+local millis = floor(now / 1000)
+local backdate = tonumber(ARGV[10 + 3] or '')
+local id, late, rest, lead = ARGV[10 + 6], ARGV[10 + 7] + 0, ARGV[10 + 8] + 0, ARGV[10 + 9] + 0
+local KEYS = KEYS
 local waiters, t = KEYS[8], redis.pcall('TIME')
 local first = t[1] and redis.pcall('ZRANGEBYSCORE', waiters, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 2) or {}
 local rival, server, ahead, moved = first[1] ~= id and first[1] or first[3], now, nil, 0
@@ -427,6 +454,7 @@ if rival then
   now = now + moved
   millis, ahead = floor(now / 1000), moved == 0 and 4e15 + now - server
 end
+local match = string.match
 local function redisson(KEYS, ARGV)
   local redis, string, KEYS, ARGV = redis, string, KEYS, ARGV
   local call, find, match, page = redis.call, string.find, string.match, 256
@@ -665,31 +693,18 @@ local function redisson(KEYS, ARGV)
   end
   return limiter
 end
-backdate = tonumber(ARGV[11 + 3] or '')
 if rival then -- whose callers have waited, if these have not
   backdate = max(backdate, 10000)
 end
-local most1, end1, length1, renews1 = ARGV[4] + 0, nil, ARGV[5], ARGV[6] ~= ''
-local count1, head1, text1 = 0, false, call('GET', KEYS[1]) or ''
-if text1 ~= '' then
-  local head, finish, count = match(text1, '^(%w+ (%d+) )(%d+)$')
-  if not head or #finish > 15 or #count > 16 then
-    return {3, 1, text1}
-  end
-  if finish + 0 > millis then
-    end1, count1, head1 = finish + 0, count + 0, head
-  end
+local most1, count1, left1, text1 = ARGV[4] + 0, call('GET', KEYS[1]), false, ''
+if count1 and count1 ~= '0' and (not match(count1, '^[1-9]%d*$') or #count1 > 16) then
+  return {3, 1, count1}
 end
-if not head1 then
-  end1 = millis + length1
-  if renews1 then
-    end1 = end1 - millis % length1
-  end
-end
-local free1 = most1 - count1
+local free1 = most1 - (count1 or 0)
+local format = string.format
 local text2 = format('%d', millis)
 local limiter2 = redisson({KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]},
-  {text2, ARGV[7], nil, nil, nil, ARGV[8]})
+  {text2, ARGV[6], nil, nil, nil, ARGV[7]})
 if limiter2[1] == 1 then
   return {1, format('%d', now), 2, limiter2[2]}
 elseif limiter2[1] then
@@ -697,9 +712,10 @@ elseif limiter2[1] then
   return limiter2
 end
 local free2, most2 = limiter2.free, limiter2.most
-local capacity3, refill3, interval3 = ARGV[9] + 0, ARGV[10] + 0, ARGV[11] + 0
+local capacity3, refill3, interval3 = ARGV[8] + 0, ARGV[9] + 0, ARGV[10] + 0
 local at3, missing3, refunded3, early3, epoch3 = now, 0, 0, 0, false
 local text3 = call('GET', KEYS[7]) or ''
+local ceil = math.ceil
 if text3 ~= '' then
   local word, at, taken, part, rest = match(text3, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
   local refunded = match(rest or '', '^ (%d+)$')
@@ -721,10 +737,12 @@ if text3 ~= '' then
   end
   epoch3 = missing3 > 0 and word
 end
+local fmod = math.fmod
 local part3 = fmod(missing3, interval3)
 local taken3 = floor((missing3 - part3) / interval3 + 0.5)
 local free3, most3 = capacity3 - taken3 - (part3 > 0 and 1 or 0) + floor(early3 / interval3), capacity3
-local total, free, most, credit = ARGV[2] + 0, min(free1, free2, free3), min(most1, most2, most3), 9007199254740992
+local min = math.min
+local total, free, most, credit = ARGV[1] + 0, min(free1, free2, free3), min(most1, most2, most3), 9007199254740992
 local holds = true
 local open, own, held, slow, known, unranked = max(0, min(free, credit + 1)), nil, 0, 0, nil, 0
 if rival then
@@ -766,16 +784,17 @@ if rival then
 else
   own = floor(first[2] or 0)
 end
-local runs, flags = ARGV[11 + 1] or '', ARGV[11 + 2] or ''
-local epoch, granted, answers, above, missed = ARGV[3], 0, nil, false, nil
-local ordered = flags == 'do'
-local want = ordered and most or 0
-if total <= free and (total <= credit or runs == '' and credit >= 0) then
+local amount, flags, runs = ARGV[1], ARGV[10 + 1], ARGV[10 + 2]
+local epoch = ARGV[3]
+local granted, answers, above, want, missed = 0, nil, false, 0, nil
+if total > free and limiter2.more then
+  return limiter2.settle(0) or {1, format('%d', now)}
+end
+if total <= free and (total <= credit or not runs and credit >= 0) then
   granted = total
-elseif runs ~= '' or total > most then
-  if runs == '' then
-    runs = ARGV[2] .. '*1'
-  end
+elseif runs or total > most then
+  local ordered = flags == 'do'
+  want, runs = ordered and most or 0, runs or ARGV[1] .. '*1'
   answers = {}
   local closed, part = false, ''
   for upTo, text, times in string.gmatch(runs, '(~?)(%d+)%*(%d+)') do
@@ -805,18 +824,29 @@ elseif runs ~= '' or total > most then
     end
   end
   answers = table.concat(answers) .. part
+  amount = string.format('%d', granted)
+else
+  answers, want = 'n', total
 end
-if total > free and limiter2.more then
-  return limiter2.settle(0) or {1, format('%d', now)}
-end
-local leased, span = nil, ARGV[11 + 5]
+local leased, span = nil, ARGV[10 + 5]
 if span and span ~= '' then
   leased, span = 0, tonumber(span)
-  span = min(span, floor(length1 / 16), floor(end1 - now / 1000),
-    head1 and not renews1 and call('PTTL', KEYS[1]) or length1 + 0)
+  local length1 = ARGV[5]
+  if count1 then
+    if count1 and not left1 then
+      left1 = call('PTTL', KEYS[1])
+      if left1 == 0 then
+        left1 = 1
+      end
+    end
+  else
+    left1 = ARGV[5]
+  end
+  span = min(span, floor(length1 / 16), left1 + 0)
   if granted == total and span > 0 then
-    leased = max(0, min(tonumber(ARGV[11 + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
+    leased = max(0, min(tonumber(ARGV[10 + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
     granted = granted + leased
+    amount = string.format('%d', granted)
   end
 end
 do
@@ -826,12 +856,12 @@ do
   end
 end
 if granted > 0 then
-  count1 = min(9007199254740992, count1 + granted) -- only Charge reaches this
-  text1 = (head1 or format('%s %d ', epoch, end1)) .. format('%d', count1)
-  if head1 and not renews1 then
-    call('SET', KEYS[1], text1, 'KEEPTTL')
+  if count1 then
+    count1 = call('INCRBY', KEYS[1], amount)
   else
-    call('SET', KEYS[1], text1, 'PX', length1)
+    left1 = ARGV[5]
+    call('SET', KEYS[1], amount, 'PX', left1)
+    count1 = granted
   end
   if not epoch3 then
     epoch3, refunded3 = epoch, 0
@@ -851,18 +881,34 @@ if granted > 0 then
     call('UNLINK', KEYS[7])
   end
 end
-if flags ~= 'd' and flags ~= 'do' and not above and not leased then
+if (not flags or flags == '') and not above and not leased then
   if granted == total then
     return {text1, text2, text3}
-  elseif granted == 0 and flags == '' then
+  elseif granted == 0 then
     return -1
   end
 end
-local report1 = {text1, count1, end1 * 1000 - now}
+if count1 and not left1 then
+  left1 = call('PTTL', KEYS[1])
+  if left1 == 0 then
+    left1 = 1
+  end
+end
+if left1 == -1 then
+  left1 = ARGV[5]
+  call('PEXPIRE', KEYS[1], left1)
+end
+if count1 and not left1 then
+  left1 = call('PTTL', KEYS[1])
+  if left1 == 0 then
+    left1 = 1
+  end
+end
+local report1 = {text1, (count1 or 0) + 0, (left1 or 0) + 0}
 local report2 = limiter2.report(answers)
 local report3 = {text3, taken3, part3, at3 - now}
 local next = 0
-next = max(next, end1 * 1000 - now)
+next = max(next, (left1 or 0) * 1000)
 do
   local need, i = (missed or 1) - report2[4], 7
   while need > 0 and report2[i] do
@@ -905,36 +951,26 @@ end
 return {0, answers or '*', report1, report2, report3}
 
 ---- release
-local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
-local match, format, tonumber = string.match, string.format, tonumber
-local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
+local ARGV = ARGV
+local now = ARGV[3]
+local call = redis.call
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
 end
+local max = math.max
 now = max(0, now)
-local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
-local most1, end1, length1, renews1 = ARGV[3] + 0, nil, ARGV[4], ARGV[5] ~= ''
-local count1, head1, text1 = 0, false, call('GET', KEYS[1]) or ''
-if text1 ~= '' then
-  local head, finish, count = match(text1, '^(%w+ (%d+) )(%d+)$')
-  if not head or #finish > 15 or #count > 16 then
-    return {3, 1, text1}
-  end
-  if finish + 0 > millis then
-    end1, count1, head1 = finish + 0, count + 0, head
-  end
+local backdate = nil
+local KEYS = KEYS
+local most1, count1, left1, text1 = ARGV[4] + 0, call('GET', KEYS[1]), false, ''
+local match = string.match
+if count1 and count1 ~= '0' and (not match(count1, '^[1-9]%d*$') or #count1 > 16) then
+  return {3, 1, count1}
 end
-if not head1 then
-  end1 = millis + length1
-  if renews1 then
-    end1 = end1 - millis % length1
-  end
-end
-local free1 = most1 - count1
 local capacity3, refill3, interval3 = ARGV[8] + 0, ARGV[9] + 0, ARGV[10] + 0
 local at3, missing3, refunded3, early3, epoch3 = now, 0, 0, 0, false
 local text3 = call('GET', KEYS[7]) or ''
+local ceil = math.ceil
 if text3 ~= '' then
   local word, at, taken, part, rest = match(text3, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
   local refunded = match(rest or '', '^ (%d+)$')
@@ -956,15 +992,20 @@ if text3 ~= '' then
   end
   epoch3 = missing3 > 0 and word
 end
+local fmod = math.fmod
 local part3 = fmod(missing3, interval3)
+local floor = math.floor
 local taken3 = floor((missing3 - part3) / interval3 + 0.5)
 local free3, most3 = capacity3 - taken3 - (part3 > 0 and 1 or 0) + floor(early3 / interval3), capacity3
-local n, receipts = tonumber(ARGV[2]), {unpack(ARGV, 10 + 1)}
-do
-  local receipt = receipts[1]
-  if count1 > 0 and (not receipt or match(receipt, '^%w+ ') == match(head1, '^%w+ ')) then
-    if n < count1 then
-      call('SET', KEYS[1], head1 .. format('%d', count1 - n), 'KEEPTTL')
+local n, age = tonumber(ARGV[1]), ARGV[2]
+local receipts = {unpack(ARGV, 10 + 1)}
+local format = string.format
+if count1 then
+  local length1 = ARGV[5]
+  local left = call('PTTL', KEYS[1])
+  if age == '' or left >= 0 and length1 - left >= age + 0 then
+    if n < count1 + 0 then
+      call('DECRBY', KEYS[1], format('%d', n))
     else
       call('UNLINK', KEYS[1])
     end
@@ -973,6 +1014,7 @@ end
 do
   local receipt = receipts[3]
   local due = n * interval3
+  local min = math.min
   if receipt then
     local word, at, taken, part, rest = match(receipt, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
     if word and word == epoch3 then
@@ -1003,15 +1045,20 @@ end
 return 1
 
 ---- peek
-local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
-local match, format, tonumber = string.match, string.format, tonumber
-local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
+local ARGV = ARGV
+local now = ARGV[1]
+local call = redis.call
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
 end
+local max = math.max
 now = max(0, now)
-local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
+local floor = math.floor
+local millis = floor(now / 1000)
+local backdate = nil
+local match = string.match
+local KEYS = KEYS
 local function redisson(KEYS, ARGV)
   local redis, string, KEYS, ARGV = redis, string, KEYS, ARGV
   local call, find, match, page = redis.call, string.find, string.match, 256
@@ -1250,27 +1297,14 @@ local function redisson(KEYS, ARGV)
   end
   return limiter
 end
-local most1, end1, length1, renews1 = ARGV[2] + 0, nil, ARGV[3], ARGV[4] ~= ''
-local count1, head1, text1 = 0, false, call('GET', KEYS[1]) or ''
-if text1 ~= '' then
-  local head, finish, count = match(text1, '^(%w+ (%d+) )(%d+)$')
-  if not head or #finish > 15 or #count > 16 then
-    return {3, 1, text1}
-  end
-  if finish + 0 > millis then
-    end1, count1, head1 = finish + 0, count + 0, head
-  end
+local most1, count1, left1, text1 = ARGV[2] + 0, call('GET', KEYS[1]), false, ''
+if count1 and count1 ~= '0' and (not match(count1, '^[1-9]%d*$') or #count1 > 16) then
+  return {3, 1, count1}
 end
-if not head1 then
-  end1 = millis + length1
-  if renews1 then
-    end1 = end1 - millis % length1
-  end
-end
-local free1 = most1 - count1
+local format = string.format
 local text2 = format('%d', millis)
 local limiter2 = redisson({KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]},
-  {text2, ARGV[5], nil, nil, nil, ARGV[6]})
+  {text2, ARGV[4], nil, nil, nil, ARGV[5]})
 if limiter2[1] == 1 then
   return {1, format('%d', now), 2, limiter2[2]}
 elseif limiter2[1] then
@@ -1278,7 +1312,7 @@ elseif limiter2[1] then
   return limiter2
 end
 local free2, most2 = limiter2.free, limiter2.most
-local capacity3, refill3, interval3 = ARGV[7] + 0, ARGV[8] + 0, ARGV[9] + 0
+local capacity3, refill3, interval3 = ARGV[6] + 0, ARGV[7] + 0, ARGV[8] + 0
 local at3, missing3, refunded3, early3, epoch3 = now, 0, 0, 0, false
 local text3 = call('GET', KEYS[7]) or ''
 if text3 ~= '' then
@@ -1292,6 +1326,7 @@ if text3 ~= '' then
     refunded3 = tonumber(refunded .. '.')
   end
   if at3 < now then
+    local ceil = math.ceil
     local full = at3 + ceil(missing3 / refill3)
     if backdate and full < now then
       at3, missing3 = max(full, now - backdate), 0
@@ -1302,25 +1337,37 @@ if text3 ~= '' then
   end
   epoch3 = missing3 > 0 and word
 end
+local fmod = math.fmod
 local part3 = fmod(missing3, interval3)
 local taken3 = floor((missing3 - part3) / interval3 + 0.5)
 local free3, most3 = capacity3 - taken3 - (part3 > 0 and 1 or 0) + floor(early3 / interval3), capacity3
 local answers, want = '*', 1
-local report1 = {text1, count1, end1 * 1000 - now}
+if count1 and not left1 then
+  left1 = call('PTTL', KEYS[1])
+  if left1 == 0 then
+    left1 = 1
+  end
+end
+local report1 = {text1, (count1 or 0) + 0, (left1 or 0) + 0}
 local report2 = limiter2.report(answers)
 local report3 = {text3, taken3, part3, at3 - now}
 return {0, answers, report1, report2, report3}
 
 ---- drain
-local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
-local match, format, tonumber = string.match, string.format, tonumber
-local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
+local ARGV = ARGV
+local now = ARGV[2]
+local call = redis.call
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
 end
+local max = math.max
 now = max(0, now)
-local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
+local floor = math.floor
+local millis = floor(now / 1000)
+local backdate = nil
+local match = string.match
+local KEYS = KEYS
 local function redisson(KEYS, ARGV)
   local redis, string, KEYS, ARGV = redis, string, KEYS, ARGV
   local call, find, match, page = redis.call, string.find, string.match, 256
@@ -1559,27 +1606,15 @@ local function redisson(KEYS, ARGV)
   end
   return limiter
 end
-local most1, end1, length1, renews1 = ARGV[4] + 0, nil, ARGV[5], ARGV[6] ~= ''
-local count1, head1, text1 = 0, false, call('GET', KEYS[1]) or ''
-if text1 ~= '' then
-  local head, finish, count = match(text1, '^(%w+ (%d+) )(%d+)$')
-  if not head or #finish > 15 or #count > 16 then
-    return {3, 1, text1}
-  end
-  if finish + 0 > millis then
-    end1, count1, head1 = finish + 0, count + 0, head
-  end
+local most1, count1, left1, text1 = ARGV[4] + 0, call('GET', KEYS[1]), false, ''
+if count1 and count1 ~= '0' and (not match(count1, '^[1-9]%d*$') or #count1 > 16) then
+  return {3, 1, count1}
 end
-if not head1 then
-  end1 = millis + length1
-  if renews1 then
-    end1 = end1 - millis % length1
-  end
-end
-local free1 = most1 - count1
+local free1 = most1 - (count1 or 0)
+local format = string.format
 local text2 = format('%d', millis)
 local limiter2 = redisson({KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]},
-  {text2, ARGV[7], nil, nil, nil, ARGV[8]})
+  {text2, ARGV[6], nil, nil, nil, ARGV[7]})
 if limiter2[1] == 1 then
   return {1, format('%d', now), 2, limiter2[2]}
 elseif limiter2[1] then
@@ -1587,9 +1622,10 @@ elseif limiter2[1] then
   return limiter2
 end
 local free2, most2 = limiter2.free, limiter2.most
-local capacity3, refill3, interval3 = ARGV[9] + 0, ARGV[10] + 0, ARGV[11] + 0
+local capacity3, refill3, interval3 = ARGV[8] + 0, ARGV[9] + 0, ARGV[10] + 0
 local at3, missing3, refunded3, early3, epoch3 = now, 0, 0, 0, false
 local text3 = call('GET', KEYS[7]) or ''
+local ceil = math.ceil
 if text3 ~= '' then
   local word, at, taken, part, rest = match(text3, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
   local refunded = match(rest or '', '^ (%d+)$')
@@ -1611,18 +1647,22 @@ if text3 ~= '' then
   end
   epoch3 = missing3 > 0 and word
 end
+local fmod = math.fmod
 local part3 = fmod(missing3, interval3)
 local taken3 = floor((missing3 - part3) / interval3 + 0.5)
 local free3, most3 = capacity3 - taken3 - (part3 > 0 and 1 or 0) + floor(early3 / interval3), capacity3
-local leave, epoch, answers, want, granted = ARGV[2] + 0, ARGV[3], nil, 1, 0
+local epoch = ARGV[3]
+local leave, answers, want, granted = ARGV[1] + 0, nil, 1, 0
+local min = math.min
 granted = min(free1) - leave
 if granted > 0 then
-  count1 = min(9007199254740992, count1 + granted) -- only Charge reaches this
-  text1 = (head1 or format('%s %d ', epoch, end1)) .. format('%d', count1)
-  if head1 and not renews1 then
-    call('SET', KEYS[1], text1, 'KEEPTTL')
+  local amount = format('%d', granted)
+  if count1 then
+    count1 = call('INCRBY', KEYS[1], amount)
   else
-    call('SET', KEYS[1], text1, 'PX', length1)
+    left1 = ARGV[5]
+    call('SET', KEYS[1], amount, 'PX', left1)
+    count1 = granted
   end
 end
 do
@@ -1636,6 +1676,7 @@ do
 end
 granted = min(free3) - leave
 if granted > 0 then
+  local amount = format('%d', granted)
   if not epoch3 then
     epoch3, refunded3 = epoch, 0
   end
@@ -1655,7 +1696,23 @@ if granted > 0 then
   end
 end
 answers = '*'
-local report1 = {text1, count1, end1 * 1000 - now}
+if count1 and not left1 then
+  left1 = call('PTTL', KEYS[1])
+  if left1 == 0 then
+    left1 = 1
+  end
+end
+if left1 == -1 then
+  left1 = ARGV[5]
+  call('PEXPIRE', KEYS[1], left1)
+end
+if count1 and not left1 then
+  left1 = call('PTTL', KEYS[1])
+  if left1 == 0 then
+    left1 = 1
+  end
+end
+local report1 = {text1, (count1 or 0) + 0, (left1 or 0) + 0}
 local report2 = limiter2.report(answers)
 local report3 = {text3, taken3, part3, at3 - now}
 return {0, '*', report1, report2, report3}

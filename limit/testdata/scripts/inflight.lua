@@ -1,15 +1,19 @@
 ---- acquire
-local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
-local match, format, tonumber = string.match, string.format, tonumber
-local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
+local ARGV = ARGV
+local now = ARGV[2]
+local call = redis.call
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
 end
+local max = math.max
 now = max(0, now)
-local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
-backdate = tonumber(ARGV[6 + 3] or '')
-local most1, at1, held1, first1, dead1, text1 = ARGV[4] + 0, millis, 0, nil, {}, ''
+local floor = math.floor
+local millis = floor(now / 1000)
+local most1, at1, held1, first1, dead1, text1 = ARGV[3] + 0, millis, 0, nil, {}, ''
+local match = string.match
+local format = string.format
+local KEYS = KEYS
 do
   local found = call('ZRANGE', KEYS[1], 0, 2, 'WITHSCORES')
   if found[1] then
@@ -38,17 +42,27 @@ do
   end
 end
 local free1 = most1 - held1
-local total, free, most, credit = ARGV[2] + 0, min(free1), min(most1), 9007199254740992
-local runs, flags = ARGV[6 + 1] or '', ARGV[6 + 2] or ''
-local epoch, granted, answers, above, missed = ARGV[3], 0, nil, false, nil
-local ordered = flags == 'do'
-local want = ordered and most or 0
-if total <= free and (total <= credit or runs == '' and credit >= 0) then
-  granted = total
-elseif runs ~= '' or total > most then
-  if runs == '' then
-    runs = ARGV[2] .. '*1'
+local total, free, most, credit = ARGV[1] + 0, free1, most1, 9007199254740992
+local amount, flags, runs = ARGV[1], ARGV[5 + 1], ARGV[5 + 2]
+local granted, answers, above, want, missed = 0, nil, false, 0, nil
+if total > free and first1 and #dead1 == 512 then
+  do
+    local change, gone = {-1 - at1, 'clock', -held1, 'held'}, {}
+    for i = 1, #dead1, 2 do
+      change[#change + 1] = 0
+      change[#change + 1] = dead1[i]
+      gone[#gone + 1] = dead1[i]
+    end
+    call('ZADD', KEYS[1], unpack(change))
+    call('ZREM', KEYS[1], unpack(gone))
   end
+  return {1, format('%d', now)}
+end
+if total <= free and (total <= credit or not runs and credit >= 0) then
+  granted = total
+elseif runs or total > most then
+  local ordered = flags == 'do'
+  want, runs = ordered and most or 0, runs or ARGV[1] .. '*1'
   answers = {}
   local closed, part = false, ''
   for upTo, text, times in string.gmatch(runs, '(~?)(%d+)%*(%d+)') do
@@ -78,26 +92,19 @@ elseif runs ~= '' or total > most then
     end
   end
   answers = table.concat(answers) .. part
+  amount = string.format('%d', granted)
+else
+  answers, want = 'n', total
 end
-if total > free and first1 and #dead1 == 512 then
-  do
-    local change, gone = {-1 - at1, 'clock', -held1, 'held'}, {}
-    for i = 1, #dead1, 2 do
-      change[#change + 1] = 0
-      change[#change + 1] = dead1[i]
-      gone[#gone + 1] = dead1[i]
-    end
-    call('ZADD', KEYS[1], unpack(change))
-    call('ZREM', KEYS[1], unpack(gone))
-  end
-  return {1, format('%d', now)}
-end
-local leased, span = nil, ARGV[6 + 5]
+local leased, span = nil, ARGV[5 + 5]
+local min = math.min
 if span and span ~= '' then
   leased, span = 0, tonumber(span)
   if granted == total and span > 0 then
-    leased = max(0, min(tonumber(ARGV[6 + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
+    local ceil = math.ceil
+    leased = max(0, min(tonumber(ARGV[5 + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
     granted = granted + leased
+    amount = string.format('%d', granted)
   end
 end
 if granted > 0 then
@@ -117,8 +124,8 @@ if granted > 0 then
   end
   do
     held1 = held1 + granted
-    local finish, change, n = at1 + ARGV[5], {-1 - at1, 'clock', -held1, 'held'}, 0
-    for permits, times in string.gmatch(runs == '' and format('%d*1', granted) or runs, '(%d+)%*(%d+)') do
+    local finish, change, n = at1 + ARGV[4], {-1 - at1, 'clock', -held1, 'held'}, 0
+    for permits, times in string.gmatch(runs or format('%d*1', granted), '(%d+)%*(%d+)') do
       for _ = 1, times + 0 do
         n = n + 1
         local letter = answers and string.sub(answers, n, n) or 'g'
@@ -127,19 +134,19 @@ if granted > 0 then
         end
         if letter == 'g' or letter == 'p' then
           change[#change + 1] = finish
-          change[#change + 1] = format('%s %d %s %s', ARGV[6], n - 1, permits, ARGV[5])
+          change[#change + 1] = format('%s %d %s %s', ARGV[5], n - 1, permits, ARGV[4])
         end
       end
     end
     first1 = min(first1 or finish, finish)
     call('ZADD', KEYS[1], unpack(change))
-    call('PEXPIRE', KEYS[1], format('%d', max(call('PTTL', KEYS[1]), ARGV[5])))
+    call('PEXPIRE', KEYS[1], format('%d', max(call('PTTL', KEYS[1]), ARGV[4])))
   end
 end
-if flags ~= 'd' and flags ~= 'do' and not above and not leased then
+if (not flags or flags == '') and not above and not leased then
   if granted == total then
     return text1
-  elseif granted == 0 and flags == '' then
+  elseif granted == 0 then
     return -1
   end
 end
@@ -154,16 +161,20 @@ end
 return {0, answers or '*', report1}
 
 ---- wait
-local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
-local match, format, tonumber = string.match, string.format, tonumber
-local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
+local ARGV = ARGV
+local now = ARGV[2]
+local call = redis.call
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
 end
+local max = math.max
 now = max(0, now)
-local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
-local id, late, rest, lead = ARGV[6 + 6], ARGV[6 + 7] + 0, ARGV[6 + 8] + 0, ARGV[6 + 9] + 0
+local floor = math.floor
+local millis = floor(now / 1000)
+local backdate = tonumber(ARGV[5 + 3] or '')
+local id, late, rest, lead = ARGV[5 + 6], ARGV[5 + 7] + 0, ARGV[5 + 8] + 0, ARGV[5 + 9] + 0
+local KEYS = KEYS
 local waiters, t = KEYS[2], redis.pcall('TIME')
 local first = t[1] and redis.pcall('ZRANGEBYSCORE', waiters, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 2) or {}
 local rival, server, ahead, moved = first[1] ~= id and first[1] or first[3], now, nil, 0
@@ -177,11 +188,12 @@ if rival then
   now = now + moved
   millis, ahead = floor(now / 1000), moved == 0 and 4e15 + now - server
 end
-backdate = tonumber(ARGV[6 + 3] or '')
 if rival then -- whose callers have waited, if these have not
   backdate = max(backdate, 10000)
 end
-local most1, at1, held1, first1, dead1, text1 = ARGV[4] + 0, millis, 0, nil, {}, ''
+local most1, at1, held1, first1, dead1, text1 = ARGV[3] + 0, millis, 0, nil, {}, ''
+local match = string.match
+local format = string.format
 do
   local found = call('ZRANGE', KEYS[1], 0, 2, 'WITHSCORES')
   if found[1] then
@@ -210,13 +222,16 @@ do
   end
 end
 local free1 = most1 - held1
-local total, free, most, credit = ARGV[2] + 0, min(free1), min(most1), 9007199254740992
+local total, free, most, credit = ARGV[1] + 0, free1, most1, 9007199254740992
 local holds = true
 local since1 = t + (rival and call('ZSCORE', waiters, 'held') or 0)
 holds = since1 >= 250 or since1 <= 60
+local min = math.min
 local open, own, held, slow, known, unranked = max(0, min(free, credit + 1)), nil, 0, 0, nil, 0
+local ceil = math.ceil
 if rival then
   known = first[1] == id and first[2] or first[3] == id and first[4] or call('ZSCORE', waiters, id)
+  local fmod = math.fmod
   for _ = 1, 16 do
     local least, members = floor(first[1] == rival and first[2] or first[4]), call('ZCARD', waiters)
     local clients = max(1, floor((members - 1) / 2))
@@ -254,16 +269,26 @@ if rival then
 else
   own = floor(first[2] or 0)
 end
-local runs, flags = ARGV[6 + 1] or '', ARGV[6 + 2] or ''
-local epoch, granted, answers, above, missed = ARGV[3], 0, nil, false, nil
-local ordered = flags == 'do'
-local want = ordered and most or 0
-if total <= free and (total <= credit or runs == '' and credit >= 0) then
-  granted = total
-elseif runs ~= '' or total > most then
-  if runs == '' then
-    runs = ARGV[2] .. '*1'
+local amount, flags, runs = ARGV[1], ARGV[5 + 1], ARGV[5 + 2]
+local granted, answers, above, want, missed = 0, nil, false, 0, nil
+if total > free and first1 and #dead1 == 512 then
+  do
+    local change, gone = {-1 - at1, 'clock', -held1, 'held'}, {}
+    for i = 1, #dead1, 2 do
+      change[#change + 1] = 0
+      change[#change + 1] = dead1[i]
+      gone[#gone + 1] = dead1[i]
+    end
+    call('ZADD', KEYS[1], unpack(change))
+    call('ZREM', KEYS[1], unpack(gone))
   end
+  return {1, format('%d', now)}
+end
+if total <= free and (total <= credit or not runs and credit >= 0) then
+  granted = total
+elseif runs or total > most then
+  local ordered = flags == 'do'
+  want, runs = ordered and most or 0, runs or ARGV[1] .. '*1'
   answers = {}
   local closed, part = false, ''
   for upTo, text, times in string.gmatch(runs, '(~?)(%d+)%*(%d+)') do
@@ -293,26 +318,17 @@ elseif runs ~= '' or total > most then
     end
   end
   answers = table.concat(answers) .. part
+  amount = string.format('%d', granted)
+else
+  answers, want = 'n', total
 end
-if total > free and first1 and #dead1 == 512 then
-  do
-    local change, gone = {-1 - at1, 'clock', -held1, 'held'}, {}
-    for i = 1, #dead1, 2 do
-      change[#change + 1] = 0
-      change[#change + 1] = dead1[i]
-      gone[#gone + 1] = dead1[i]
-    end
-    call('ZADD', KEYS[1], unpack(change))
-    call('ZREM', KEYS[1], unpack(gone))
-  end
-  return {1, format('%d', now)}
-end
-local leased, span = nil, ARGV[6 + 5]
+local leased, span = nil, ARGV[5 + 5]
 if span and span ~= '' then
   leased, span = 0, tonumber(span)
   if granted == total and span > 0 then
-    leased = max(0, min(tonumber(ARGV[6 + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
+    leased = max(0, min(tonumber(ARGV[5 + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
     granted = granted + leased
+    amount = string.format('%d', granted)
   end
 end
 if granted > 0 then
@@ -332,8 +348,8 @@ if granted > 0 then
   end
   do
     held1 = held1 + granted
-    local finish, change, n = at1 + ARGV[5], {-1 - at1, 'clock', -held1, 'held'}, 0
-    for permits, times in string.gmatch(runs == '' and format('%d*1', granted) or runs, '(%d+)%*(%d+)') do
+    local finish, change, n = at1 + ARGV[4], {-1 - at1, 'clock', -held1, 'held'}, 0
+    for permits, times in string.gmatch(runs or format('%d*1', granted), '(%d+)%*(%d+)') do
       for _ = 1, times + 0 do
         n = n + 1
         local letter = answers and string.sub(answers, n, n) or 'g'
@@ -342,19 +358,19 @@ if granted > 0 then
         end
         if letter == 'g' or letter == 'p' then
           change[#change + 1] = finish
-          change[#change + 1] = format('%s %d %s %s', ARGV[6], n - 1, permits, ARGV[5])
+          change[#change + 1] = format('%s %d %s %s', ARGV[5], n - 1, permits, ARGV[4])
         end
       end
     end
     first1 = min(first1 or finish, finish)
     call('ZADD', KEYS[1], unpack(change))
-    call('PEXPIRE', KEYS[1], format('%d', max(call('PTTL', KEYS[1]), ARGV[5])))
+    call('PEXPIRE', KEYS[1], format('%d', max(call('PTTL', KEYS[1]), ARGV[4])))
   end
 end
-if flags ~= 'd' and flags ~= 'do' and not above and not leased then
+if (not flags or flags == '') and not above and not leased then
   if granted == total then
     return text1
-  elseif granted == 0 and flags == '' then
+  elseif granted == 0 then
     return -1
   end
 end
@@ -406,16 +422,19 @@ end
 return {0, answers or '*', report1}
 
 ---- charge
-local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
-local match, format, tonumber = string.match, string.format, tonumber
-local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
+local ARGV = ARGV
+local now = ARGV[2]
+local call = redis.call
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
 end
+local max = math.max
 now = max(0, now)
-local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
-local most1, at1, held1, first1, dead1, text1 = ARGV[4] + 0, millis, 0, nil, {}, ''
+local floor = math.floor
+local millis = floor(now / 1000)
+local most1, at1, held1, first1, dead1, text1 = ARGV[3] + 0, millis, 0, nil, {}, ''
+local KEYS = KEYS
 do
   local found = call('ZRANGE', KEYS[1], 0, 2, 'WITHSCORES')
   if found[1] then
@@ -426,7 +445,9 @@ do
     end
     held1, at1, first1 = -score.held, max(at1, -1 - latest), tonumber(found[6] or '')
     if first1 and first1 <= at1 then
+      local format = string.format
       dead1 = call('ZRANGEBYSCORE', KEYS[1], 0, format('%d', at1), 'WITHSCORES', 'LIMIT', 0, 256)
+      local match = string.match
       for i = 1, #dead1, 2 do
         local count = match(dead1[i], '^%w+ %d+ (%d+) %d+$')
         if not count then
@@ -443,8 +464,7 @@ do
     end
   end
 end
-local free1 = most1 - held1
-local granted, epoch, answers, want = ARGV[2] + 0, ARGV[3], nil, 1
+local granted, answers, want = ARGV[1] + 0, nil, 1
 local report1 = {text1, held1, 0, 0}
 if held1 > 0 then
   local last = call('ZRANGE', KEYS[1], -1, -1, 'WITHSCORES')[2]
@@ -453,29 +473,24 @@ end
 return {0, '*', report1}
 
 ---- release
-local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
-local match, format, tonumber = string.match, string.format, tonumber
-local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
-if now == '' then
-  local time = call('TIME')
-  now = time[1] * 1000000 + time[2]
-end
-now = max(0, now)
-local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
-local n, receipts = tonumber(ARGV[2]), {unpack(ARGV, 5 + 1)}
+local ARGV = ARGV
+local n, age = tonumber(ARGV[1]), ARGV[2]
 return 1
 
 ---- peek
-local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
-local match, format, tonumber = string.match, string.format, tonumber
-local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
+local ARGV = ARGV
+local now = ARGV[1]
+local call = redis.call
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
 end
+local max = math.max
 now = max(0, now)
-local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
+local floor = math.floor
+local millis = floor(now / 1000)
 local most1, at1, held1, first1, dead1, text1 = ARGV[2] + 0, millis, 0, nil, {}, ''
+local KEYS = KEYS
 do
   local found = call('ZRANGE', KEYS[1], 0, 2, 'WITHSCORES')
   if found[1] then
@@ -486,7 +501,9 @@ do
     end
     held1, at1, first1 = -score.held, max(at1, -1 - latest), tonumber(found[6] or '')
     if first1 and first1 <= at1 then
+      local format = string.format
       dead1 = call('ZRANGEBYSCORE', KEYS[1], 0, format('%d', at1), 'WITHSCORES', 'LIMIT', 0, 256)
+      local match = string.match
       for i = 1, #dead1, 2 do
         local count = match(dead1[i], '^%w+ %d+ (%d+) %d+$')
         if not count then
@@ -503,7 +520,6 @@ do
     end
   end
 end
-local free1 = most1 - held1
 local answers, want = '*', 1
 local report1 = {text1, held1, 0, 0}
 if held1 > 0 then
@@ -512,140 +528,20 @@ if held1 > 0 then
 end
 return {0, answers, report1}
 
----- return
-local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
-local match, format, tonumber = string.match, string.format, tonumber
-local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
-if now == '' then
-  local time = call('TIME')
-  now = time[1] * 1000000 + time[2]
-end
-now = max(0, now)
-local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
-local places = {unpack(ARGV, 4 + 1)}
-local most1, at1, held1, first1, dead1, text1 = ARGV[2] + 0, millis, 0, nil, {}, ''
-do
-  local found = call('ZRANGE', KEYS[1], 0, 2, 'WITHSCORES')
-  if found[1] then
-    local score = {[found[1]] = found[2], [found[3] or ''] = found[4]}
-    local latest = score.clock
-    if not latest or not score.held or max(latest, score.held) > -1 then
-      return {3, 1, found[1]}
-    end
-    held1, at1, first1 = -score.held, max(at1, -1 - latest), tonumber(found[6] or '')
-    if first1 and first1 <= at1 then
-      dead1 = call('ZRANGEBYSCORE', KEYS[1], 0, format('%d', at1), 'WITHSCORES', 'LIMIT', 0, 256)
-      for i = 1, #dead1, 2 do
-        local count = match(dead1[i], '^%w+ %d+ (%d+) %d+$')
-        if not count then
-          return {3, 1, dead1[i]}
-        elseif dead1[i + 1] ~= '0' then
-          held1 = held1 - count
-        end
-      end
-      local next = call('ZRANGEBYSCORE', KEYS[1], format('(%d', at1), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
-      first1 = tonumber(next[2] or '')
-    end
-    if not first1 then
-      held1 = 0
-    end
-  end
-end
-local free1 = most1 - held1
-for i = 1, #places do
-  local finish = call('ZSCORE', KEYS[1], places[i])
-  if finish and finish + 0 > at1 then
-    held1 = held1 - match(places[i], '^%w+ %d+ (%d+) %d+$')
-    dead1[#dead1 + 1] = places[i]
-    dead1[#dead1 + 1] = finish
-  end
-end
-if dead1[1] and held1 > 0 then
-  do
-    local change, gone = {-1 - at1, 'clock', -held1, 'held'}, {}
-    for i = 1, #dead1, 2 do
-      change[#change + 1] = 0
-      change[#change + 1] = dead1[i]
-      gone[#gone + 1] = dead1[i]
-    end
-    call('ZADD', KEYS[1], unpack(change))
-    call('ZREM', KEYS[1], unpack(gone))
-  end
-elseif dead1[1] then
-  call('UNLINK', KEYS[1])
-end
-return 1
-
----- renew
-local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
-local match, format, tonumber = string.match, string.format, tonumber
-local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
-if now == '' then
-  local time = call('TIME')
-  now = time[1] * 1000000 + time[2]
-end
-now = max(0, now)
-local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
-local places = {unpack(ARGV, 4 + 1)}
-local most1, at1, held1, first1, dead1, text1 = ARGV[2] + 0, millis, 0, nil, {}, ''
-do
-  local found = call('ZRANGE', KEYS[1], 0, 2, 'WITHSCORES')
-  if found[1] then
-    local score = {[found[1]] = found[2], [found[3] or ''] = found[4]}
-    local latest = score.clock
-    if not latest or not score.held or max(latest, score.held) > -1 then
-      return {3, 1, found[1]}
-    end
-    held1, at1, first1 = -score.held, max(at1, -1 - latest), tonumber(found[6] or '')
-    if first1 and first1 <= at1 then
-      dead1 = call('ZRANGEBYSCORE', KEYS[1], 0, format('%d', at1), 'WITHSCORES', 'LIMIT', 0, 256)
-      for i = 1, #dead1, 2 do
-        local count = match(dead1[i], '^%w+ %d+ (%d+) %d+$')
-        if not count then
-          return {3, 1, dead1[i]}
-        elseif dead1[i + 1] ~= '0' then
-          held1 = held1 - count
-        end
-      end
-      local next = call('ZRANGEBYSCORE', KEYS[1], format('(%d', at1), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
-      first1 = tonumber(next[2] or '')
-    end
-    if not first1 then
-      held1 = 0
-    end
-  end
-end
-local free1 = most1 - held1
-local ended = {0}
-do
-  local finish, change = at1 + ARGV[3], {-1 - at1, 'clock'}
-  for i = 1, #places do
-    local before = call('ZSCORE', KEYS[1], places[i])
-    if before and before + 0 > at1 then
-      change[#change + 1] = max(before, finish)
-      change[#change + 1] = places[i]
-    else
-      ended[#ended + 1] = i
-    end
-  end
-  if change[3] then
-    call('ZADD', KEYS[1], unpack(change))
-    call('PEXPIRE', KEYS[1], format('%d', max(call('PTTL', KEYS[1]), ARGV[3])))
-  end
-end
-return ended
-
 ---- drain
-local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
-local match, format, tonumber = string.match, string.format, tonumber
-local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
+local ARGV = ARGV
+local now = ARGV[2]
+local call = redis.call
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
 end
+local max = math.max
 now = max(0, now)
-local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
-local most1, at1, held1, first1, dead1, text1 = ARGV[4] + 0, millis, 0, nil, {}, ''
+local floor = math.floor
+local millis = floor(now / 1000)
+local most1, at1, held1, first1, dead1, text1 = ARGV[3] + 0, millis, 0, nil, {}, ''
+local KEYS = KEYS
 do
   local found = call('ZRANGE', KEYS[1], 0, 2, 'WITHSCORES')
   if found[1] then
@@ -656,7 +552,9 @@ do
     end
     held1, at1, first1 = -score.held, max(at1, -1 - latest), tonumber(found[6] or '')
     if first1 and first1 <= at1 then
+      local format = string.format
       dead1 = call('ZRANGEBYSCORE', KEYS[1], 0, format('%d', at1), 'WITHSCORES', 'LIMIT', 0, 256)
+      local match = string.match
       for i = 1, #dead1, 2 do
         local count = match(dead1[i], '^%w+ %d+ (%d+) %d+$')
         if not count then
@@ -673,8 +571,7 @@ do
     end
   end
 end
-local free1 = most1 - held1
-local leave, epoch, answers, want, granted = ARGV[2] + 0, ARGV[3], nil, 1, 0
+local leave, answers, want, granted = ARGV[1] + 0, nil, 1, 0
 answers = '*'
 local report1 = {text1, held1, 0, 0}
 if held1 > 0 then

@@ -1,16 +1,19 @@
 ---- acquire
-local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
-local match, format, tonumber = string.match, string.format, tonumber
-local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
+local ARGV = ARGV
+local now = ARGV[2]
+local call = redis.call
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
 end
+local max = math.max
 now = max(0, now)
-local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
-backdate = tonumber(ARGV[5 + 3] or '')
+local floor = math.floor
+local millis = floor(now / 1000)
 local most1, at1, first1, base1, length1, sum1 = tonumber(ARGV[4]), millis, 0, 0, 0, 0
 local time1, count1, total1, epoch1, text1 = 0, 0, 0, false, ''
+local match = string.match
+local KEYS = KEYS
 do
   local found = call('LRANGE', KEYS[1], 0, 7)
   length1, text1 = #found, found[#found] or ''
@@ -50,17 +53,15 @@ do
   end
 end
 local free1 = most1 - sum1
-local total, free, most, credit = ARGV[2] + 0, min(free1), min(most1), 9007199254740992
-local runs, flags = ARGV[5 + 1] or '', ARGV[5 + 2] or ''
-local epoch, granted, answers, above, missed = ARGV[3], 0, nil, false, nil
-local ordered = flags == 'do'
-local want = ordered and most or 0
-if total <= free and (total <= credit or runs == '' and credit >= 0) then
+local total, free, most, credit = ARGV[1] + 0, free1, most1, 9007199254740992
+local amount, flags, runs = ARGV[1], ARGV[5 + 1], ARGV[5 + 2]
+local epoch = ARGV[3]
+local granted, answers, above, want, missed = 0, nil, false, 0, nil
+if total <= free and (total <= credit or not runs and credit >= 0) then
   granted = total
-elseif runs ~= '' or total > most then
-  if runs == '' then
-    runs = ARGV[2] .. '*1'
-  end
+elseif runs or total > most then
+  local ordered = flags == 'do'
+  want, runs = ordered and most or 0, runs or ARGV[1] .. '*1'
   answers = {}
   local closed, part = false, ''
   for upTo, text, times in string.gmatch(runs, '(~?)(%d+)%*(%d+)') do
@@ -90,13 +91,19 @@ elseif runs ~= '' or total > most then
     end
   end
   answers = table.concat(answers) .. part
+  amount = string.format('%d', granted)
+else
+  answers, want = 'n', total
 end
 local leased, span = nil, ARGV[5 + 5]
+local min = math.min
 if span and span ~= '' then
   leased, span = 0, tonumber(span)
   if granted == total and span > 0 then
+    local ceil = math.ceil
     leased = max(0, min(tonumber(ARGV[5 + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
     granted = granted + leased
+    amount = string.format('%d', granted)
   end
 end
 if granted > 0 then
@@ -106,6 +113,7 @@ if granted > 0 then
     if total1 < 0 then
       total1 = total1 + 9007199254740992
     end
+    local format = string.format
     if epoch1 and time1 == at1 then
       count1 = count1 + n
       text1 = format('%s %d 0 %d %d', epoch1, time1, count1, total1)
@@ -128,10 +136,10 @@ if granted > 0 then
     end
   end
 end
-if flags ~= 'd' and flags ~= 'do' and not above and not leased then
+if (not flags or flags == '') and not above and not leased then
   if granted == total then
     return text1
-  elseif granted == 0 and flags == '' then
+  elseif granted == 0 then
     return -1
   end
 end
@@ -161,16 +169,20 @@ end
 return {0, answers or '*', report1}
 
 ---- wait
-local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
-local match, format, tonumber = string.match, string.format, tonumber
-local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
+local ARGV = ARGV
+local now = ARGV[2]
+local call = redis.call
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
 end
+local max = math.max
 now = max(0, now)
-local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
+local floor = math.floor
+local millis = floor(now / 1000)
+local backdate = tonumber(ARGV[5 + 3] or '')
 local id, late, rest, lead = ARGV[5 + 6], ARGV[5 + 7] + 0, ARGV[5 + 8] + 0, ARGV[5 + 9] + 0
+local KEYS = KEYS
 local waiters, t = KEYS[2], redis.pcall('TIME')
 local first = t[1] and redis.pcall('ZRANGEBYSCORE', waiters, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 2) or {}
 local rival, server, ahead, moved = first[1] ~= id and first[1] or first[3], now, nil, 0
@@ -184,12 +196,12 @@ if rival then
   now = now + moved
   millis, ahead = floor(now / 1000), moved == 0 and 4e15 + now - server
 end
-backdate = tonumber(ARGV[5 + 3] or '')
 if rival then -- whose callers have waited, if these have not
   backdate = max(backdate, 10000)
 end
 local most1, at1, first1, base1, length1, sum1 = tonumber(ARGV[4]), millis, 0, 0, 0, 0
 local time1, count1, total1, epoch1, text1 = 0, 0, 0, false, ''
+local match = string.match
 do
   local found = call('LRANGE', KEYS[1], 0, 7)
   length1, text1 = #found, found[#found] or ''
@@ -229,11 +241,14 @@ do
   end
 end
 local free1 = most1 - sum1
-local total, free, most, credit = ARGV[2] + 0, min(free1), min(most1), 9007199254740992
+local total, free, most, credit = ARGV[1] + 0, free1, most1, 9007199254740992
 local holds = true
+local min = math.min
 local open, own, held, slow, known, unranked = max(0, min(free, credit + 1)), nil, 0, 0, nil, 0
+local ceil = math.ceil
 if rival then
   known = first[1] == id and first[2] or first[3] == id and first[4] or call('ZSCORE', waiters, id)
+  local fmod = math.fmod
   for _ = 1, 16 do
     local least, members = floor(first[1] == rival and first[2] or first[4]), call('ZCARD', waiters)
     local clients = max(1, floor((members - 1) / 2))
@@ -271,16 +286,14 @@ if rival then
 else
   own = floor(first[2] or 0)
 end
-local runs, flags = ARGV[5 + 1] or '', ARGV[5 + 2] or ''
-local epoch, granted, answers, above, missed = ARGV[3], 0, nil, false, nil
-local ordered = flags == 'do'
-local want = ordered and most or 0
-if total <= free and (total <= credit or runs == '' and credit >= 0) then
+local amount, flags, runs = ARGV[1], ARGV[5 + 1], ARGV[5 + 2]
+local epoch = ARGV[3]
+local granted, answers, above, want, missed = 0, nil, false, 0, nil
+if total <= free and (total <= credit or not runs and credit >= 0) then
   granted = total
-elseif runs ~= '' or total > most then
-  if runs == '' then
-    runs = ARGV[2] .. '*1'
-  end
+elseif runs or total > most then
+  local ordered = flags == 'do'
+  want, runs = ordered and most or 0, runs or ARGV[1] .. '*1'
   answers = {}
   local closed, part = false, ''
   for upTo, text, times in string.gmatch(runs, '(~?)(%d+)%*(%d+)') do
@@ -310,6 +323,9 @@ elseif runs ~= '' or total > most then
     end
   end
   answers = table.concat(answers) .. part
+  amount = string.format('%d', granted)
+else
+  answers, want = 'n', total
 end
 local leased, span = nil, ARGV[5 + 5]
 if span and span ~= '' then
@@ -317,6 +333,7 @@ if span and span ~= '' then
   if granted == total and span > 0 then
     leased = max(0, min(tonumber(ARGV[5 + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
     granted = granted + leased
+    amount = string.format('%d', granted)
   end
 end
 if granted > 0 then
@@ -326,6 +343,7 @@ if granted > 0 then
     if total1 < 0 then
       total1 = total1 + 9007199254740992
     end
+    local format = string.format
     if epoch1 and time1 == at1 then
       count1 = count1 + n
       text1 = format('%s %d 0 %d %d', epoch1, time1, count1, total1)
@@ -348,10 +366,10 @@ if granted > 0 then
     end
   end
 end
-if flags ~= 'd' and flags ~= 'do' and not above and not leased then
+if (not flags or flags == '') and not above and not leased then
   if granted == total then
     return text1
-  elseif granted == 0 and flags == '' then
+  elseif granted == 0 then
     return -1
   end
 end
@@ -417,17 +435,21 @@ end
 return {0, answers or '*', report1}
 
 ---- charge
-local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
-local match, format, tonumber = string.match, string.format, tonumber
-local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
+local ARGV = ARGV
+local now = ARGV[2]
+local call = redis.call
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
 end
+local max = math.max
 now = max(0, now)
-local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
+local floor = math.floor
+local millis = floor(now / 1000)
 local most1, at1, first1, base1, length1, sum1 = tonumber(ARGV[4]), millis, 0, 0, 0, 0
 local time1, count1, total1, epoch1, text1 = 0, 0, 0, false, ''
+local match = string.match
+local KEYS = KEYS
 do
   local found = call('LRANGE', KEYS[1], 0, 7)
   length1, text1 = #found, found[#found] or ''
@@ -466,14 +488,16 @@ do
     end
   end
 end
-local free1 = most1 - sum1
-local granted, epoch, answers, want = ARGV[2] + 0, ARGV[3], nil, 1
+local epoch = ARGV[3]
+local granted, answers, want = ARGV[1] + 0, nil, 1
 do
+  local min = math.min
   local n = min(granted, 9007199254740992 - sum1) -- only Charge reaches this
   sum1, total1 = sum1 + n, total1 - (9007199254740992 - n)
   if total1 < 0 then
     total1 = total1 + 9007199254740992
   end
+  local format = string.format
   if epoch1 and time1 == at1 then
     count1 = count1 + n
     text1 = format('%s %d 0 %d %d', epoch1, time1, count1, total1)
@@ -518,17 +542,21 @@ end
 return {0, '*', report1}
 
 ---- release
-local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
-local match, format, tonumber = string.match, string.format, tonumber
-local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
+local ARGV = ARGV
+local now = ARGV[3]
+local call = redis.call
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
 end
+local max = math.max
 now = max(0, now)
-local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
-local most1, at1, first1, base1, length1, sum1 = tonumber(ARGV[3]), millis, 0, 0, 0, 0
+local floor = math.floor
+local millis = floor(now / 1000)
+local most1, at1, first1, base1, length1, sum1 = tonumber(ARGV[4]), millis, 0, 0, 0, 0
 local time1, count1, total1, epoch1, text1 = 0, 0, 0, false, ''
+local match = string.match
+local KEYS = KEYS
 do
   local found = call('LRANGE', KEYS[1], 0, 7)
   length1, text1 = #found, found[#found] or ''
@@ -543,7 +571,7 @@ do
   if word then
     at1 = max(millis, time + ahead)
   end
-  local limit = at1 - ARGV[4]
+  local limit = at1 - ARGV[5]
   if word and tonumber(time) > limit then
     epoch1, time1, count1, total1 = word, tonumber(time), tonumber(count), tonumber(total)
     local high, oldest = length1 - 1, text1
@@ -567,14 +595,16 @@ do
     end
   end
 end
-local free1 = most1 - sum1
-local n, receipts = tonumber(ARGV[2]), {unpack(ARGV, 4 + 1)}
+local n, age = tonumber(ARGV[1]), ARGV[2]
+local receipts = {unpack(ARGV, 5 + 1)}
+local format = string.format
 if receipts[1] then
   local word, dated = match(receipts[1], '^(%w+) (%d+) ')
   local entries, own, back, last = {}, nil, 0, 1
-  if word and word == epoch1 and dated + 0 > at1 - ARGV[4] then
+  if word and word == epoch1 and dated + 0 > at1 - ARGV[5] then
     entries = call('LRANGE', KEYS[1], -256, -1)
   end
+  local min = math.min
   for i = 1, #entries do
     local time, count, total = match(entries[i], '^%w+ (%d+) %d+ (%d+) (%d+)$')
     if not time then
@@ -640,17 +670,21 @@ end
 return 1
 
 ---- peek
-local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
-local match, format, tonumber = string.match, string.format, tonumber
-local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
+local ARGV = ARGV
+local now = ARGV[1]
+local call = redis.call
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
 end
+local max = math.max
 now = max(0, now)
-local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
+local floor = math.floor
+local millis = floor(now / 1000)
 local most1, at1, first1, base1, length1, sum1 = tonumber(ARGV[2]), millis, 0, 0, 0, 0
 local time1, count1, total1, epoch1, text1 = 0, 0, 0, false, ''
+local match = string.match
+local KEYS = KEYS
 do
   local found = call('LRANGE', KEYS[1], 0, 7)
   length1, text1 = #found, found[#found] or ''
@@ -689,7 +723,6 @@ do
     end
   end
 end
-local free1 = most1 - sum1
 local answers, want = '*', 1
 local report1 = {text1, sum1, 0}
 if sum1 > 0 then
@@ -714,17 +747,21 @@ end
 return {0, answers, report1}
 
 ---- drain
-local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
-local match, format, tonumber = string.match, string.format, tonumber
-local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
+local ARGV = ARGV
+local now = ARGV[2]
+local call = redis.call
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
 end
+local max = math.max
 now = max(0, now)
-local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
+local floor = math.floor
+local millis = floor(now / 1000)
 local most1, at1, first1, base1, length1, sum1 = tonumber(ARGV[4]), millis, 0, 0, 0, 0
 local time1, count1, total1, epoch1, text1 = 0, 0, 0, false, ''
+local match = string.match
+local KEYS = KEYS
 do
   local found = call('LRANGE', KEYS[1], 0, 7)
   length1, text1 = #found, found[#found] or ''
@@ -764,9 +801,13 @@ do
   end
 end
 local free1 = most1 - sum1
-local leave, epoch, answers, want, granted = ARGV[2] + 0, ARGV[3], nil, 1, 0
+local epoch = ARGV[3]
+local leave, answers, want, granted = ARGV[1] + 0, nil, 1, 0
+local min = math.min
 granted = min(free1) - leave
 if granted > 0 then
+  local format = string.format
+  local amount = format('%d', granted)
   do
     local n = min(granted, 9007199254740992 - sum1) -- only Charge reaches this
     sum1, total1 = sum1 + n, total1 - (9007199254740992 - n)

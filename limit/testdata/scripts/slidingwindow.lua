@@ -1,16 +1,19 @@
 ---- acquire
-local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
-local match, format, tonumber = string.match, string.format, tonumber
-local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
+local ARGV = ARGV
+local now = ARGV[2]
+local call = redis.call
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
 end
+local max = math.max
 now = max(0, now)
-local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
-backdate = tonumber(ARGV[6 + 3] or '')
+local floor = math.floor
+local millis = floor(now / 1000)
 local most1, cell1, sum1, newest1, count1, older1 = tonumber(ARGV[4]), floor(millis / ARGV[5]), 0, 0, 0, ''
+local KEYS = KEYS
 local from1, gone1, epoch1, text1 = 1, 0, false, call('GET', KEYS[1]) or ''
+local match = string.match
 if text1 ~= '' then
   local word, sum, newest, count, older = match(text1, '^(%w+) (%d+) (%d+) (%d+)([ %d:]*)$')
   if not word or #sum > 16 or #newest > 16 or #count > 16 or (newest + ARGV[6] + 1) * ARGV[5] > 9007199254740992 then
@@ -33,17 +36,15 @@ if text1 ~= '' then
   end
 end
 local free1 = most1 - sum1
-local total, free, most, credit = ARGV[2] + 0, min(free1), min(most1), 9007199254740992
-local runs, flags = ARGV[6 + 1] or '', ARGV[6 + 2] or ''
-local epoch, granted, answers, above, missed = ARGV[3], 0, nil, false, nil
-local ordered = flags == 'do'
-local want = ordered and most or 0
-if total <= free and (total <= credit or runs == '' and credit >= 0) then
+local total, free, most, credit = ARGV[1] + 0, free1, most1, 9007199254740992
+local amount, flags, runs = ARGV[1], ARGV[6 + 1], ARGV[6 + 2]
+local epoch = ARGV[3]
+local granted, answers, above, want, missed = 0, nil, false, 0, nil
+if total <= free and (total <= credit or not runs and credit >= 0) then
   granted = total
-elseif runs ~= '' or total > most then
-  if runs == '' then
-    runs = ARGV[2] .. '*1'
-  end
+elseif runs or total > most then
+  local ordered = flags == 'do'
+  want, runs = ordered and most or 0, runs or ARGV[1] .. '*1'
   answers = {}
   local closed, part = false, ''
   for upTo, text, times in string.gmatch(runs, '(~?)(%d+)%*(%d+)') do
@@ -73,13 +74,19 @@ elseif runs ~= '' or total > most then
     end
   end
   answers = table.concat(answers) .. part
+  amount = string.format('%d', granted)
+else
+  answers, want = 'n', total
 end
 local leased, span = nil, ARGV[6 + 5]
+local min = math.min
 if span and span ~= '' then
   leased, span = 0, tonumber(span)
   if granted == total and span > 0 then
+    local ceil = math.ceil
     leased = max(0, min(tonumber(ARGV[6 + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
     granted = granted + leased
+    amount = string.format('%d', granted)
   end
 end
 if granted > 0 then
@@ -89,6 +96,7 @@ if granted > 0 then
       epoch1, newest1 = epoch, cell1
     end
     older1, from1 = string.sub(older1, from1), 1
+    local format = string.format
     if newest1 < cell1 then
       if count1 > 0 then
         older1 = older1 .. format(' %d:%d', newest1, count1)
@@ -100,10 +108,10 @@ if granted > 0 then
     call('SET', KEYS[1], text1, 'PX', (ARGV[6] + 1) * ARGV[5])
   end
 end
-if flags ~= 'd' and flags ~= 'do' and not above and not leased then
+if (not flags or flags == '') and not above and not leased then
   if granted == total then
     return text1
-  elseif granted == 0 and flags == '' then
+  elseif granted == 0 then
     return -1
   end
 end
@@ -129,16 +137,20 @@ end
 return {0, answers or '*', report1}
 
 ---- wait
-local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
-local match, format, tonumber = string.match, string.format, tonumber
-local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
+local ARGV = ARGV
+local now = ARGV[2]
+local call = redis.call
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
 end
+local max = math.max
 now = max(0, now)
-local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
+local floor = math.floor
+local millis = floor(now / 1000)
+local backdate = tonumber(ARGV[6 + 3] or '')
 local id, late, rest, lead = ARGV[6 + 6], ARGV[6 + 7] + 0, ARGV[6 + 8] + 0, ARGV[6 + 9] + 0
+local KEYS = KEYS
 local waiters, t = KEYS[2], redis.pcall('TIME')
 local first = t[1] and redis.pcall('ZRANGEBYSCORE', waiters, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 2) or {}
 local rival, server, ahead, moved = first[1] ~= id and first[1] or first[3], now, nil, 0
@@ -152,12 +164,12 @@ if rival then
   now = now + moved
   millis, ahead = floor(now / 1000), moved == 0 and 4e15 + now - server
 end
-backdate = tonumber(ARGV[6 + 3] or '')
 if rival then -- whose callers have waited, if these have not
   backdate = max(backdate, 10000)
 end
 local most1, cell1, sum1, newest1, count1, older1 = tonumber(ARGV[4]), floor(millis / ARGV[5]), 0, 0, 0, ''
 local from1, gone1, epoch1, text1 = 1, 0, false, call('GET', KEYS[1]) or ''
+local match = string.match
 if text1 ~= '' then
   local word, sum, newest, count, older = match(text1, '^(%w+) (%d+) (%d+) (%d+)([ %d:]*)$')
   if not word or #sum > 16 or #newest > 16 or #count > 16 or (newest + ARGV[6] + 1) * ARGV[5] > 9007199254740992 then
@@ -180,11 +192,14 @@ if text1 ~= '' then
   end
 end
 local free1 = most1 - sum1
-local total, free, most, credit = ARGV[2] + 0, min(free1), min(most1), 9007199254740992
+local total, free, most, credit = ARGV[1] + 0, free1, most1, 9007199254740992
 local holds = true
+local min = math.min
 local open, own, held, slow, known, unranked = max(0, min(free, credit + 1)), nil, 0, 0, nil, 0
+local ceil = math.ceil
 if rival then
   known = first[1] == id and first[2] or first[3] == id and first[4] or call('ZSCORE', waiters, id)
+  local fmod = math.fmod
   for _ = 1, 16 do
     local least, members = floor(first[1] == rival and first[2] or first[4]), call('ZCARD', waiters)
     local clients = max(1, floor((members - 1) / 2))
@@ -222,16 +237,14 @@ if rival then
 else
   own = floor(first[2] or 0)
 end
-local runs, flags = ARGV[6 + 1] or '', ARGV[6 + 2] or ''
-local epoch, granted, answers, above, missed = ARGV[3], 0, nil, false, nil
-local ordered = flags == 'do'
-local want = ordered and most or 0
-if total <= free and (total <= credit or runs == '' and credit >= 0) then
+local amount, flags, runs = ARGV[1], ARGV[6 + 1], ARGV[6 + 2]
+local epoch = ARGV[3]
+local granted, answers, above, want, missed = 0, nil, false, 0, nil
+if total <= free and (total <= credit or not runs and credit >= 0) then
   granted = total
-elseif runs ~= '' or total > most then
-  if runs == '' then
-    runs = ARGV[2] .. '*1'
-  end
+elseif runs or total > most then
+  local ordered = flags == 'do'
+  want, runs = ordered and most or 0, runs or ARGV[1] .. '*1'
   answers = {}
   local closed, part = false, ''
   for upTo, text, times in string.gmatch(runs, '(~?)(%d+)%*(%d+)') do
@@ -261,6 +274,9 @@ elseif runs ~= '' or total > most then
     end
   end
   answers = table.concat(answers) .. part
+  amount = string.format('%d', granted)
+else
+  answers, want = 'n', total
 end
 local leased, span = nil, ARGV[6 + 5]
 if span and span ~= '' then
@@ -268,6 +284,7 @@ if span and span ~= '' then
   if granted == total and span > 0 then
     leased = max(0, min(tonumber(ARGV[6 + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
     granted = granted + leased
+    amount = string.format('%d', granted)
   end
 end
 if granted > 0 then
@@ -277,6 +294,7 @@ if granted > 0 then
       epoch1, newest1 = epoch, cell1
     end
     older1, from1 = string.sub(older1, from1), 1
+    local format = string.format
     if newest1 < cell1 then
       if count1 > 0 then
         older1 = older1 .. format(' %d:%d', newest1, count1)
@@ -288,10 +306,10 @@ if granted > 0 then
     call('SET', KEYS[1], text1, 'PX', (ARGV[6] + 1) * ARGV[5])
   end
 end
-if flags ~= 'd' and flags ~= 'do' and not above and not leased then
+if (not flags or flags == '') and not above and not leased then
   if granted == total then
     return text1
-  elseif granted == 0 and flags == '' then
+  elseif granted == 0 then
     return -1
   end
 end
@@ -353,17 +371,21 @@ end
 return {0, answers or '*', report1}
 
 ---- charge
-local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
-local match, format, tonumber = string.match, string.format, tonumber
-local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
+local ARGV = ARGV
+local now = ARGV[2]
+local call = redis.call
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
 end
+local max = math.max
 now = max(0, now)
-local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
+local floor = math.floor
+local millis = floor(now / 1000)
 local most1, cell1, sum1, newest1, count1, older1 = tonumber(ARGV[4]), floor(millis / ARGV[5]), 0, 0, 0, ''
+local KEYS = KEYS
 local from1, gone1, epoch1, text1 = 1, 0, false, call('GET', KEYS[1]) or ''
+local match = string.match
 if text1 ~= '' then
   local word, sum, newest, count, older = match(text1, '^(%w+) (%d+) (%d+) (%d+)([ %d:]*)$')
   if not word or #sum > 16 or #newest > 16 or #count > 16 or (newest + ARGV[6] + 1) * ARGV[5] > 9007199254740992 then
@@ -385,14 +407,16 @@ if text1 ~= '' then
     sum1 = max(sum1 - gone1, count1)
   end
 end
-local free1 = most1 - sum1
-local granted, epoch, answers, want = ARGV[2] + 0, ARGV[3], nil, 1
+local epoch = ARGV[3]
+local granted, answers, want = ARGV[1] + 0, nil, 1
 do
+  local min = math.min
   local n = min(granted, 9007199254740992 - sum1) -- only Charge reaches this
   if not epoch1 then
     epoch1, newest1 = epoch, cell1
   end
   older1, from1 = string.sub(older1, from1), 1
+  local format = string.format
   if newest1 < cell1 then
     if count1 > 0 then
       older1 = older1 .. format(' %d:%d', newest1, count1)
@@ -422,24 +446,28 @@ end
 return {0, '*', report1}
 
 ---- release
-local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
-local match, format, tonumber = string.match, string.format, tonumber
-local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
+local ARGV = ARGV
+local now = ARGV[3]
+local call = redis.call
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
 end
+local max = math.max
 now = max(0, now)
-local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
-local most1, cell1, sum1, newest1, count1, older1 = tonumber(ARGV[3]), floor(millis / ARGV[4]), 0, 0, 0, ''
+local floor = math.floor
+local millis = floor(now / 1000)
+local most1, cell1, sum1, newest1, count1, older1 = tonumber(ARGV[4]), floor(millis / ARGV[5]), 0, 0, 0, ''
+local KEYS = KEYS
 local from1, gone1, epoch1, text1 = 1, 0, false, call('GET', KEYS[1]) or ''
+local match = string.match
 if text1 ~= '' then
   local word, sum, newest, count, older = match(text1, '^(%w+) (%d+) (%d+) (%d+)([ %d:]*)$')
-  if not word or #sum > 16 or #newest > 16 or #count > 16 or (newest + ARGV[5] + 1) * ARGV[4] > 9007199254740992 then
+  if not word or #sum > 16 or #newest > 16 or #count > 16 or (newest + ARGV[6] + 1) * ARGV[5] > 9007199254740992 then
     return {3, 1, text1}
   end
   cell1 = max(cell1, newest)
-  local first = cell1 - ARGV[5]
+  local first = cell1 - ARGV[6]
   if newest + 0 >= first then
     epoch1, sum1, newest1, count1, older1 = word, tonumber(sum), tonumber(newest), tonumber(count), older
     while from1 <= #older do
@@ -454,17 +482,19 @@ if text1 ~= '' then
     sum1 = max(sum1 - gone1, count1)
   end
 end
-local free1 = most1 - sum1
-local n, receipts = tonumber(ARGV[2]), {unpack(ARGV, 5 + 1)}
+local n, age = tonumber(ARGV[1]), ARGV[2]
+local receipts = {unpack(ARGV, 6 + 1)}
 do
   local receipt = receipts[1]
   local word, only = match(receipt or '', '^(%w+) %d+ (%d+) ')
   if sum1 > 0 and (not receipt or word == epoch1) then
-    local first, cells, rest = cell1 - ARGV[5], {}, n
+    local first, cells, rest = cell1 - ARGV[6], {}, n
+    local format = string.format
     for cell, permits in string.gmatch(older1, '(%d+):(%d+)') do
       cells[#cells + 1] = {cell, tonumber(permits)}
     end
     cells[#cells + 1] = {format('%d', newest1), count1}
+    local min = math.min
     for i = #cells, 1, -1 do
       local cell = cells[i]
       if cell[1] + 0 >= first and (not receipt or cell[1] == only) then
@@ -490,17 +520,21 @@ end
 return 1
 
 ---- peek
-local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
-local match, format, tonumber = string.match, string.format, tonumber
-local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
+local ARGV = ARGV
+local now = ARGV[1]
+local call = redis.call
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
 end
+local max = math.max
 now = max(0, now)
-local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
+local floor = math.floor
+local millis = floor(now / 1000)
 local most1, cell1, sum1, newest1, count1, older1 = tonumber(ARGV[2]), floor(millis / ARGV[3]), 0, 0, 0, ''
+local KEYS = KEYS
 local from1, gone1, epoch1, text1 = 1, 0, false, call('GET', KEYS[1]) or ''
+local match = string.match
 if text1 ~= '' then
   local word, sum, newest, count, older = match(text1, '^(%w+) (%d+) (%d+) (%d+)([ %d:]*)$')
   if not word or #sum > 16 or #newest > 16 or #count > 16 or (newest + ARGV[4] + 1) * ARGV[3] > 9007199254740992 then
@@ -522,7 +556,6 @@ if text1 ~= '' then
     sum1 = max(sum1 - gone1, count1)
   end
 end
-local free1 = most1 - sum1
 local answers, want = '*', 1
 local report1 = {text1, sum1, 0}
 if sum1 > 0 then
@@ -543,17 +576,21 @@ end
 return {0, answers, report1}
 
 ---- drain
-local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
-local match, format, tonumber = string.match, string.format, tonumber
-local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
+local ARGV = ARGV
+local now = ARGV[2]
+local call = redis.call
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
 end
+local max = math.max
 now = max(0, now)
-local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
+local floor = math.floor
+local millis = floor(now / 1000)
 local most1, cell1, sum1, newest1, count1, older1 = tonumber(ARGV[4]), floor(millis / ARGV[5]), 0, 0, 0, ''
+local KEYS = KEYS
 local from1, gone1, epoch1, text1 = 1, 0, false, call('GET', KEYS[1]) or ''
+local match = string.match
 if text1 ~= '' then
   local word, sum, newest, count, older = match(text1, '^(%w+) (%d+) (%d+) (%d+)([ %d:]*)$')
   if not word or #sum > 16 or #newest > 16 or #count > 16 or (newest + ARGV[6] + 1) * ARGV[5] > 9007199254740992 then
@@ -576,9 +613,13 @@ if text1 ~= '' then
   end
 end
 local free1 = most1 - sum1
-local leave, epoch, answers, want, granted = ARGV[2] + 0, ARGV[3], nil, 1, 0
+local epoch = ARGV[3]
+local leave, answers, want, granted = ARGV[1] + 0, nil, 1, 0
+local min = math.min
 granted = min(free1) - leave
 if granted > 0 then
+  local format = string.format
+  local amount = format('%d', granted)
   do
     local n = min(granted, 9007199254740992 - sum1) -- only Charge reaches this
     if not epoch1 then

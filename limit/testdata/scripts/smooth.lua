@@ -1,18 +1,21 @@
 ---- acquire
-local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
-local match, format, tonumber = string.match, string.format, tonumber
-local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
+local ARGV = ARGV
+local now = ARGV[2]
+local call = redis.call
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
 end
+local max = math.max
 now = max(0, now)
-local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
-backdate = tonumber(ARGV[8 + 3] or '')
+local backdate = tonumber(ARGV[8 + 3] or '')
 local stable1, size1, cool1 = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local threshold1, slope1 = tonumber(ARGV[7]), tonumber(ARGV[8])
+local KEYS = KEYS
 local at1, stored1, next1, epoch1, text1 = now, size1, now, false, call('GET', KEYS[1]) or ''
+local min = math.min
 if text1 ~= '' then
+  local match = string.match
   local word, stored, at, wait = match(text1, '^(%w+) (%d[%d.e+-]*) (%d+) (%d+)$')
   stored = tonumber(stored or '')
   if not stored or #at > 16 or #wait > 16 then
@@ -27,6 +30,8 @@ if text1 ~= '' then
   epoch1 = (next1 > at1 or stored1 < size1) and word
 end
 local free1, most1, credit1, left1 = 9007199254740992, 9007199254740992, -1, 0
+local floor = math.floor
+local ceil = math.ceil
 if next1 <= at1 then
   credit1 = ceil(1 / (stable1 + (slope1 and slope1 * (size1 - threshold1) or 0))) - 1 + (slope1 and 0 or stored1)
   if at1 < now then
@@ -34,18 +39,16 @@ if next1 <= at1 then
   end
   left1 = stored1
 end
-local total, free, most, credit = ARGV[2] + 0, min(free1), min(most1), 9007199254740992
+local total, free, most, credit = ARGV[1] + 0, free1, most1, 9007199254740992
 credit = min(credit, credit1)
-local runs, flags = ARGV[8 + 1] or '', ARGV[8 + 2] or ''
-local epoch, granted, answers, above, missed = ARGV[3], 0, nil, false, nil
-local ordered = flags == 'do'
-local want = ordered and most or 0
-if total <= free and (total <= credit or runs == '' and credit >= 0) then
+local amount, flags, runs = ARGV[1], ARGV[8 + 1], ARGV[8 + 2]
+local epoch = ARGV[3]
+local granted, answers, above, want, missed = 0, nil, false, 0, nil
+if total <= free and (total <= credit or not runs and credit >= 0) then
   granted = total
-elseif runs ~= '' or total > most then
-  if runs == '' then
-    runs = ARGV[2] .. '*1'
-  end
+elseif runs or total > most then
+  local ordered = flags == 'do'
+  want, runs = ordered and most or 0, runs or ARGV[1] .. '*1'
   answers = {}
   local closed, part = false, ''
   for upTo, text, times in string.gmatch(runs, '(~?)(%d+)%*(%d+)') do
@@ -75,6 +78,9 @@ elseif runs ~= '' or total > most then
     end
   end
   answers = table.concat(answers) .. part
+  amount = string.format('%d', granted)
+else
+  answers, want = 'n', total
 end
 local leased, span = nil, ARGV[8 + 5]
 if span and span ~= '' then
@@ -82,6 +88,7 @@ if span and span ~= '' then
   if granted == total and span > 0 then
     leased = max(0, min(tonumber(ARGV[8 + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
     granted = granted + leased
+    amount = string.format('%d', granted)
   end
 end
 if granted > 0 then
@@ -104,6 +111,7 @@ if granted > 0 then
   end
   left1 = slope1 and next1 > at1 and 0 or left1 - granted
   if next1 > at1 or stored1 < size1 then
+    local format = string.format
     text1 = format('%s %.17g %d %d', epoch1, stored1, at1, next1 - at1)
     call('SET', KEYS[1], text1, 'PX', floor((next1 - now + ceil((size1 - stored1) * cool1)) / 1000) + 1001)
   else
@@ -111,10 +119,10 @@ if granted > 0 then
     call('UNLINK', KEYS[1])
   end
 end
-if flags ~= 'd' and flags ~= 'do' and not above and not leased then
+if (not flags or flags == '') and not above and not leased then
   if granted == total then
     return text1
-  elseif granted == 0 and flags == '' then
+  elseif granted == 0 then
     return -1
   end
 end
@@ -128,16 +136,20 @@ end
 return {0, answers or '*', report1}
 
 ---- wait
-local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
-local match, format, tonumber = string.match, string.format, tonumber
-local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
+local ARGV = ARGV
+local now = ARGV[2]
+local call = redis.call
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
 end
+local max = math.max
 now = max(0, now)
-local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
+local floor = math.floor
+local millis = floor(now / 1000)
+local backdate = tonumber(ARGV[8 + 3] or '')
 local id, late, rest, lead = ARGV[8 + 6], ARGV[8 + 7] + 0, ARGV[8 + 8] + 0, ARGV[8 + 9] + 0
+local KEYS = KEYS
 local waiters, t = KEYS[2], redis.pcall('TIME')
 local first = t[1] and redis.pcall('ZRANGEBYSCORE', waiters, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 2) or {}
 local rival, server, ahead, moved = first[1] ~= id and first[1] or first[3], now, nil, 0
@@ -151,14 +163,15 @@ if rival then
   now = now + moved
   millis, ahead = floor(now / 1000), moved == 0 and 4e15 + now - server
 end
-backdate = tonumber(ARGV[8 + 3] or '')
 if rival then -- whose callers have waited, if these have not
   backdate = max(backdate, 10000)
 end
 local stable1, size1, cool1 = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local threshold1, slope1 = tonumber(ARGV[7]), tonumber(ARGV[8])
 local at1, stored1, next1, epoch1, text1 = now, size1, now, false, call('GET', KEYS[1]) or ''
+local min = math.min
 if text1 ~= '' then
+  local match = string.match
   local word, stored, at, wait = match(text1, '^(%w+) (%d[%d.e+-]*) (%d+) (%d+)$')
   stored = tonumber(stored or '')
   if not stored or #at > 16 or #wait > 16 then
@@ -173,6 +186,7 @@ if text1 ~= '' then
   epoch1 = (next1 > at1 or stored1 < size1) and word
 end
 local free1, most1, credit1, left1 = 9007199254740992, 9007199254740992, -1, 0
+local ceil = math.ceil
 if next1 <= at1 then
   credit1 = ceil(1 / (stable1 + (slope1 and slope1 * (size1 - threshold1) or 0))) - 1 + (slope1 and 0 or stored1)
   if at1 < now then
@@ -180,12 +194,13 @@ if next1 <= at1 then
   end
   left1 = stored1
 end
-local total, free, most, credit = ARGV[2] + 0, min(free1), min(most1), 9007199254740992
+local total, free, most, credit = ARGV[1] + 0, free1, most1, 9007199254740992
 credit = min(credit, credit1)
 local holds = true
 local open, own, held, slow, known, unranked = max(0, min(free, credit + 1)), nil, 0, 0, nil, 0
 if rival then
   known = first[1] == id and first[2] or first[3] == id and first[4] or call('ZSCORE', waiters, id)
+  local fmod = math.fmod
   for _ = 1, 16 do
     local least, members = floor(first[1] == rival and first[2] or first[4]), call('ZCARD', waiters)
     local clients = max(1, floor((members - 1) / 2))
@@ -223,16 +238,14 @@ if rival then
 else
   own = floor(first[2] or 0)
 end
-local runs, flags = ARGV[8 + 1] or '', ARGV[8 + 2] or ''
-local epoch, granted, answers, above, missed = ARGV[3], 0, nil, false, nil
-local ordered = flags == 'do'
-local want = ordered and most or 0
-if total <= free and (total <= credit or runs == '' and credit >= 0) then
+local amount, flags, runs = ARGV[1], ARGV[8 + 1], ARGV[8 + 2]
+local epoch = ARGV[3]
+local granted, answers, above, want, missed = 0, nil, false, 0, nil
+if total <= free and (total <= credit or not runs and credit >= 0) then
   granted = total
-elseif runs ~= '' or total > most then
-  if runs == '' then
-    runs = ARGV[2] .. '*1'
-  end
+elseif runs or total > most then
+  local ordered = flags == 'do'
+  want, runs = ordered and most or 0, runs or ARGV[1] .. '*1'
   answers = {}
   local closed, part = false, ''
   for upTo, text, times in string.gmatch(runs, '(~?)(%d+)%*(%d+)') do
@@ -262,6 +275,9 @@ elseif runs ~= '' or total > most then
     end
   end
   answers = table.concat(answers) .. part
+  amount = string.format('%d', granted)
+else
+  answers, want = 'n', total
 end
 local leased, span = nil, ARGV[8 + 5]
 if span and span ~= '' then
@@ -269,6 +285,7 @@ if span and span ~= '' then
   if granted == total and span > 0 then
     leased = max(0, min(tonumber(ARGV[8 + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
     granted = granted + leased
+    amount = string.format('%d', granted)
   end
 end
 if granted > 0 then
@@ -291,6 +308,7 @@ if granted > 0 then
   end
   left1 = slope1 and next1 > at1 and 0 or left1 - granted
   if next1 > at1 or stored1 < size1 then
+    local format = string.format
     text1 = format('%s %.17g %d %d', epoch1, stored1, at1, next1 - at1)
     call('SET', KEYS[1], text1, 'PX', floor((next1 - now + ceil((size1 - stored1) * cool1)) / 1000) + 1001)
   else
@@ -298,10 +316,10 @@ if granted > 0 then
     call('UNLINK', KEYS[1])
   end
 end
-if flags ~= 'd' and flags ~= 'do' and not above and not leased then
+if (not flags or flags == '') and not above and not leased then
   if granted == total then
     return text1
-  elseif granted == 0 and flags == '' then
+  elseif granted == 0 then
     return -1
   end
 end
@@ -346,19 +364,23 @@ end
 return {0, answers or '*', report1}
 
 ---- charge
-local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
-local match, format, tonumber = string.match, string.format, tonumber
-local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
+local ARGV = ARGV
+local now = ARGV[2]
+local call = redis.call
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
 end
+local max = math.max
 now = max(0, now)
-local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
+local backdate = nil
 local stable1, size1, cool1 = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local threshold1, slope1 = tonumber(ARGV[7]), tonumber(ARGV[8])
+local KEYS = KEYS
 local at1, stored1, next1, epoch1, text1 = now, size1, now, false, call('GET', KEYS[1]) or ''
+local min = math.min
 if text1 ~= '' then
+  local match = string.match
   local word, stored, at, wait = match(text1, '^(%w+) (%d[%d.e+-]*) (%d+) (%d+)$')
   stored = tonumber(stored or '')
   if not stored or #at > 16 or #wait > 16 then
@@ -373,6 +395,8 @@ if text1 ~= '' then
   epoch1 = (next1 > at1 or stored1 < size1) and word
 end
 local free1, most1, credit1, left1 = 9007199254740992, 9007199254740992, -1, 0
+local floor = math.floor
+local ceil = math.ceil
 if next1 <= at1 then
   credit1 = ceil(1 / (stable1 + (slope1 and slope1 * (size1 - threshold1) or 0))) - 1 + (slope1 and 0 or stored1)
   if at1 < now then
@@ -380,7 +404,8 @@ if next1 <= at1 then
   end
   left1 = stored1
 end
-local granted, epoch, answers, want = ARGV[2] + 0, ARGV[3], nil, 1
+local epoch = ARGV[3]
+local granted, answers, want = ARGV[1] + 0, nil, 1
 if not epoch1 then
   epoch1 = epoch
 end
@@ -400,6 +425,7 @@ do
 end
 left1 = slope1 and next1 > at1 and 0 or left1 - granted
 if next1 > at1 or stored1 < size1 then
+  local format = string.format
   text1 = format('%s %.17g %d %d', epoch1, stored1, at1, next1 - at1)
   call('SET', KEYS[1], text1, 'PX', floor((next1 - now + ceil((size1 - stored1) * cool1)) / 1000) + 1001)
 else
@@ -413,18 +439,22 @@ end
 return {0, '*', report1}
 
 ---- release
-local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
-local match, format, tonumber = string.match, string.format, tonumber
-local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
+local ARGV = ARGV
+local now = ARGV[3]
+local call = redis.call
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
 end
+local max = math.max
 now = max(0, now)
-local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
-local stable1, size1, cool1 = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
-local threshold1, slope1 = tonumber(ARGV[6]), tonumber(ARGV[7])
+local backdate = nil
+local stable1, size1, cool1 = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+local threshold1, slope1 = tonumber(ARGV[7]), tonumber(ARGV[8])
+local KEYS = KEYS
 local at1, stored1, next1, epoch1, text1 = now, size1, now, false, call('GET', KEYS[1]) or ''
+local min = math.min
+local match = string.match
 if text1 ~= '' then
   local word, stored, at, wait = match(text1, '^(%w+) (%d[%d.e+-]*) (%d+) (%d+)$')
   stored = tonumber(stored or '')
@@ -440,6 +470,8 @@ if text1 ~= '' then
   epoch1 = (next1 > at1 or stored1 < size1) and word
 end
 local free1, most1, credit1, left1 = 9007199254740992, 9007199254740992, -1, 0
+local floor = math.floor
+local ceil = math.ceil
 if next1 <= at1 then
   credit1 = ceil(1 / (stable1 + (slope1 and slope1 * (size1 - threshold1) or 0))) - 1 + (slope1 and 0 or stored1)
   if at1 < now then
@@ -447,7 +479,8 @@ if next1 <= at1 then
   end
   left1 = stored1
 end
-local n, receipts = tonumber(ARGV[2]), {unpack(ARGV, 7 + 1)}
+local n, age = tonumber(ARGV[1]), ARGV[2]
+local receipts = {unpack(ARGV, 8 + 1)}
 do
   local receipt = receipts[1]
   local back = n * stable1
@@ -459,6 +492,7 @@ do
   if back > 0 then
     next1 = next1 - back
     if next1 > at1 or stored1 < size1 then
+      local format = string.format
       text1 = format('%s %.17g %d %d', epoch1, stored1, at1, next1 - at1)
       call('SET', KEYS[1], text1, 'PX', floor((next1 - now + ceil((size1 - stored1) * cool1)) / 1000) + 1001)
     else
@@ -470,24 +504,28 @@ end
 return 1
 
 ---- peek
-local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
-local match, format, tonumber = string.match, string.format, tonumber
-local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
+local ARGV = ARGV
+local now = ARGV[1]
+local call = redis.call
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
 end
+local max = math.max
 now = max(0, now)
-local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
+local backdate = nil
 local stable1, size1, cool1 = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local threshold1, slope1 = tonumber(ARGV[5]), tonumber(ARGV[6])
+local KEYS = KEYS
 local at1, stored1, next1, epoch1, text1 = now, size1, now, false, call('GET', KEYS[1]) or ''
 if text1 ~= '' then
+  local match = string.match
   local word, stored, at, wait = match(text1, '^(%w+) (%d[%d.e+-]*) (%d+) (%d+)$')
   stored = tonumber(stored or '')
   if not stored or #at > 16 or #wait > 16 then
     return {3, 1, text1}
   end
+  local min = math.min
   at1 = max(now, min(9007199254740992, tonumber(at)))
   stored1, next1 = min(stored, size1), min(9007199254740992, at + wait)
   if at1 > next1 then
@@ -497,6 +535,8 @@ if text1 ~= '' then
   epoch1 = (next1 > at1 or stored1 < size1) and word
 end
 local free1, most1, credit1, left1 = 9007199254740992, 9007199254740992, -1, 0
+local floor = math.floor
+local ceil = math.ceil
 if next1 <= at1 then
   credit1 = ceil(1 / (stable1 + (slope1 and slope1 * (size1 - threshold1) or 0))) - 1 + (slope1 and 0 or stored1)
   if at1 < now then
@@ -512,19 +552,23 @@ end
 return {0, answers, report1}
 
 ---- drain
-local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
-local match, format, tonumber = string.match, string.format, tonumber
-local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
+local ARGV = ARGV
+local now = ARGV[2]
+local call = redis.call
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
 end
+local max = math.max
 now = max(0, now)
-local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
+local backdate = nil
 local stable1, size1, cool1 = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local threshold1, slope1 = tonumber(ARGV[7]), tonumber(ARGV[8])
+local KEYS = KEYS
 local at1, stored1, next1, epoch1, text1 = now, size1, now, false, call('GET', KEYS[1]) or ''
+local min = math.min
 if text1 ~= '' then
+  local match = string.match
   local word, stored, at, wait = match(text1, '^(%w+) (%d[%d.e+-]*) (%d+) (%d+)$')
   stored = tonumber(stored or '')
   if not stored or #at > 16 or #wait > 16 then
@@ -539,6 +583,8 @@ if text1 ~= '' then
   epoch1 = (next1 > at1 or stored1 < size1) and word
 end
 local free1, most1, credit1, left1 = 9007199254740992, 9007199254740992, -1, 0
+local floor = math.floor
+local ceil = math.ceil
 if next1 <= at1 then
   credit1 = ceil(1 / (stable1 + (slope1 and slope1 * (size1 - threshold1) or 0))) - 1 + (slope1 and 0 or stored1)
   if at1 < now then
@@ -546,9 +592,12 @@ if next1 <= at1 then
   end
   left1 = stored1
 end
-local leave, epoch, answers, want, granted = ARGV[2] + 0, ARGV[3], nil, 1, 0
+local epoch = ARGV[3]
+local leave, answers, want, granted = ARGV[1] + 0, nil, 1, 0
 granted = min(floor(left1)) - leave
 if granted > 0 then
+  local format = string.format
+  local amount = format('%d', granted)
   if not epoch1 then
     epoch1 = epoch
   end

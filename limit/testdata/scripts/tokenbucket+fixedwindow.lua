@@ -1,17 +1,20 @@
 ---- acquire
-local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
-local match, format, tonumber = string.match, string.format, tonumber
-local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
+local ARGV = ARGV
+local now = ARGV[2]
+local call = redis.call
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
 end
+local max = math.max
 now = max(0, now)
-local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
-backdate = tonumber(ARGV[9 + 3] or '')
+local backdate = tonumber(ARGV[8 + 3] or '')
 local capacity1, refill1, interval1 = ARGV[4] + 0, ARGV[5] + 0, ARGV[6] + 0
 local at1, missing1, refunded1, early1, epoch1 = now, 0, 0, 0, false
+local KEYS = KEYS
 local text1 = call('GET', KEYS[1]) or ''
+local ceil = math.ceil
+local match = string.match
 if text1 ~= '' then
   local word, at, taken, part, rest = match(text1, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
   local refunded = match(rest or '', '^ (%d+)$')
@@ -33,38 +36,26 @@ if text1 ~= '' then
   end
   epoch1 = missing1 > 0 and word
 end
+local fmod = math.fmod
 local part1 = fmod(missing1, interval1)
+local floor = math.floor
 local taken1 = floor((missing1 - part1) / interval1 + 0.5)
 local free1, most1 = capacity1 - taken1 - (part1 > 0 and 1 or 0) + floor(early1 / interval1), capacity1
-local most2, end2, length2, renews2 = ARGV[7] + 0, nil, ARGV[8], ARGV[9] ~= ''
-local count2, head2, text2 = 0, false, call('GET', KEYS[2]) or ''
-if text2 ~= '' then
-  local head, finish, count = match(text2, '^(%w+ (%d+) )(%d+)$')
-  if not head or #finish > 15 or #count > 16 then
-    return {3, 2, text2}
-  end
-  if finish + 0 > millis then
-    end2, count2, head2 = finish + 0, count + 0, head
-  end
+local most2, count2, left2, text2 = ARGV[7] + 0, call('GET', KEYS[2]), false, ''
+if count2 and count2 ~= '0' and (not match(count2, '^[1-9]%d*$') or #count2 > 16) then
+  return {3, 2, count2}
 end
-if not head2 then
-  end2 = millis + length2
-  if renews2 then
-    end2 = end2 - millis % length2
-  end
-end
-local free2 = most2 - count2
-local total, free, most, credit = ARGV[2] + 0, min(free1, free2), min(most1, most2), 9007199254740992
-local runs, flags = ARGV[9 + 1] or '', ARGV[9 + 2] or ''
-local epoch, granted, answers, above, missed = ARGV[3], 0, nil, false, nil
-local ordered = flags == 'do'
-local want = ordered and most or 0
-if total <= free and (total <= credit or runs == '' and credit >= 0) then
+local free2 = most2 - (count2 or 0)
+local min = math.min
+local total, free, most, credit = ARGV[1] + 0, min(free1, free2), min(most1, most2), 9007199254740992
+local amount, flags, runs = ARGV[1], ARGV[8 + 1], ARGV[8 + 2]
+local epoch = ARGV[3]
+local granted, answers, above, want, missed = 0, nil, false, 0, nil
+if total <= free and (total <= credit or not runs and credit >= 0) then
   granted = total
-elseif runs ~= '' or total > most then
-  if runs == '' then
-    runs = ARGV[2] .. '*1'
-  end
+elseif runs or total > most then
+  local ordered = flags == 'do'
+  want, runs = ordered and most or 0, runs or ARGV[1] .. '*1'
   answers = {}
   local closed, part = false, ''
   for upTo, text, times in string.gmatch(runs, '(~?)(%d+)%*(%d+)') do
@@ -94,15 +85,29 @@ elseif runs ~= '' or total > most then
     end
   end
   answers = table.concat(answers) .. part
+  amount = string.format('%d', granted)
+else
+  answers, want = 'n', total
 end
-local leased, span = nil, ARGV[9 + 5]
+local leased, span = nil, ARGV[8 + 5]
 if span and span ~= '' then
   leased, span = 0, tonumber(span)
-  span = min(span, floor(length2 / 16), floor(end2 - now / 1000),
-    head2 and not renews2 and call('PTTL', KEYS[2]) or length2 + 0)
+  local length2 = ARGV[8]
+  if count2 then
+    if count2 and not left2 then
+      left2 = call('PTTL', KEYS[2])
+      if left2 == 0 then
+        left2 = 1
+      end
+    end
+  else
+    left2 = ARGV[8]
+  end
+  span = min(span, floor(length2 / 16), left2 + 0)
   if granted == total and span > 0 then
-    leased = max(0, min(tonumber(ARGV[9 + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
+    leased = max(0, min(tonumber(ARGV[8 + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
     granted = granted + leased
+    amount = string.format('%d', granted)
   end
 end
 if granted > 0 then
@@ -113,6 +118,7 @@ if granted > 0 then
   part1 = fmod(missing1, interval1)
   taken1 = floor((missing1 - part1) / interval1 + 0.5)
   if missing1 > 0 then
+    local format = string.format
     text1 = format('%s %d %d %d', epoch1, at1, taken1, part1)
     if refunded1 > 0 then
       text1 = text1 .. format(' %.0f', refunded1)
@@ -123,39 +129,59 @@ if granted > 0 then
     text1 = ''
     call('UNLINK', KEYS[1])
   end
-  count2 = min(9007199254740992, count2 + granted) -- only Charge reaches this
-  text2 = (head2 or format('%s %d ', epoch, end2)) .. format('%d', count2)
-  if head2 and not renews2 then
-    call('SET', KEYS[2], text2, 'KEEPTTL')
+  if count2 then
+    count2 = call('INCRBY', KEYS[2], amount)
   else
-    call('SET', KEYS[2], text2, 'PX', length2)
+    left2 = ARGV[8]
+    call('SET', KEYS[2], amount, 'PX', left2)
+    count2 = granted
   end
 end
-if flags ~= 'd' and flags ~= 'do' and not above and not leased then
+if (not flags or flags == '') and not above and not leased then
   if granted == total then
     return {text1, text2}
-  elseif granted == 0 and flags == '' then
+  elseif granted == 0 then
     return -1
   end
 end
+if count2 and not left2 then
+  left2 = call('PTTL', KEYS[2])
+  if left2 == 0 then
+    left2 = 1
+  end
+end
+if left2 == -1 then
+  left2 = ARGV[8]
+  call('PEXPIRE', KEYS[2], left2)
+end
 local report1 = {text1, taken1, part1, at1 - now}
-local report2 = {text2, count2, end2 * 1000 - now}
+if count2 and not left2 then
+  left2 = call('PTTL', KEYS[2])
+  if left2 == 0 then
+    left2 = 1
+  end
+end
+local report2 = {text2, (count2 or 0) + 0, (left2 or 0) + 0}
 if leased then
   return {0, answers or '*', report1, report2, leased, span}
 end
 return {0, answers or '*', report1, report2}
 
 ---- wait
-local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
-local match, format, tonumber = string.match, string.format, tonumber
-local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
+local ARGV = ARGV
+local now = ARGV[2]
+local call = redis.call
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
 end
+local max = math.max
 now = max(0, now)
-local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
-local id, late, rest, lead = ARGV[9 + 6], ARGV[9 + 7] + 0, ARGV[9 + 8] + 0, ARGV[9 + 9] + 0
+local floor = math.floor
+local millis = floor(now / 1000)
+local backdate = tonumber(ARGV[8 + 3] or '')
+local id, late, rest, lead = ARGV[8 + 6], ARGV[8 + 7] + 0, ARGV[8 + 8] + 0, ARGV[8 + 9] + 0
+local KEYS = KEYS
 local waiters, t = KEYS[3], redis.pcall('TIME')
 local first = t[1] and redis.pcall('ZRANGEBYSCORE', waiters, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 2) or {}
 local rival, server, ahead, moved = first[1] ~= id and first[1] or first[3], now, nil, 0
@@ -169,13 +195,14 @@ if rival then
   now = now + moved
   millis, ahead = floor(now / 1000), moved == 0 and 4e15 + now - server
 end
-backdate = tonumber(ARGV[9 + 3] or '')
 if rival then -- whose callers have waited, if these have not
   backdate = max(backdate, 10000)
 end
 local capacity1, refill1, interval1 = ARGV[4] + 0, ARGV[5] + 0, ARGV[6] + 0
 local at1, missing1, refunded1, early1, epoch1 = now, 0, 0, 0, false
 local text1 = call('GET', KEYS[1]) or ''
+local ceil = math.ceil
+local match = string.match
 if text1 ~= '' then
   local word, at, taken, part, rest = match(text1, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
   local refunded = match(rest or '', '^ (%d+)$')
@@ -197,28 +224,17 @@ if text1 ~= '' then
   end
   epoch1 = missing1 > 0 and word
 end
+local fmod = math.fmod
 local part1 = fmod(missing1, interval1)
 local taken1 = floor((missing1 - part1) / interval1 + 0.5)
 local free1, most1 = capacity1 - taken1 - (part1 > 0 and 1 or 0) + floor(early1 / interval1), capacity1
-local most2, end2, length2, renews2 = ARGV[7] + 0, nil, ARGV[8], ARGV[9] ~= ''
-local count2, head2, text2 = 0, false, call('GET', KEYS[2]) or ''
-if text2 ~= '' then
-  local head, finish, count = match(text2, '^(%w+ (%d+) )(%d+)$')
-  if not head or #finish > 15 or #count > 16 then
-    return {3, 2, text2}
-  end
-  if finish + 0 > millis then
-    end2, count2, head2 = finish + 0, count + 0, head
-  end
+local most2, count2, left2, text2 = ARGV[7] + 0, call('GET', KEYS[2]), false, ''
+if count2 and count2 ~= '0' and (not match(count2, '^[1-9]%d*$') or #count2 > 16) then
+  return {3, 2, count2}
 end
-if not head2 then
-  end2 = millis + length2
-  if renews2 then
-    end2 = end2 - millis % length2
-  end
-end
-local free2 = most2 - count2
-local total, free, most, credit = ARGV[2] + 0, min(free1, free2), min(most1, most2), 9007199254740992
+local free2 = most2 - (count2 or 0)
+local min = math.min
+local total, free, most, credit = ARGV[1] + 0, min(free1, free2), min(most1, most2), 9007199254740992
 local holds = true
 local open, own, held, slow, known, unranked = max(0, min(free, credit + 1)), nil, 0, 0, nil, 0
 if rival then
@@ -260,16 +276,14 @@ if rival then
 else
   own = floor(first[2] or 0)
 end
-local runs, flags = ARGV[9 + 1] or '', ARGV[9 + 2] or ''
-local epoch, granted, answers, above, missed = ARGV[3], 0, nil, false, nil
-local ordered = flags == 'do'
-local want = ordered and most or 0
-if total <= free and (total <= credit or runs == '' and credit >= 0) then
+local amount, flags, runs = ARGV[1], ARGV[8 + 1], ARGV[8 + 2]
+local epoch = ARGV[3]
+local granted, answers, above, want, missed = 0, nil, false, 0, nil
+if total <= free and (total <= credit or not runs and credit >= 0) then
   granted = total
-elseif runs ~= '' or total > most then
-  if runs == '' then
-    runs = ARGV[2] .. '*1'
-  end
+elseif runs or total > most then
+  local ordered = flags == 'do'
+  want, runs = ordered and most or 0, runs or ARGV[1] .. '*1'
   answers = {}
   local closed, part = false, ''
   for upTo, text, times in string.gmatch(runs, '(~?)(%d+)%*(%d+)') do
@@ -299,15 +313,29 @@ elseif runs ~= '' or total > most then
     end
   end
   answers = table.concat(answers) .. part
+  amount = string.format('%d', granted)
+else
+  answers, want = 'n', total
 end
-local leased, span = nil, ARGV[9 + 5]
+local leased, span = nil, ARGV[8 + 5]
 if span and span ~= '' then
   leased, span = 0, tonumber(span)
-  span = min(span, floor(length2 / 16), floor(end2 - now / 1000),
-    head2 and not renews2 and call('PTTL', KEYS[2]) or length2 + 0)
+  local length2 = ARGV[8]
+  if count2 then
+    if count2 and not left2 then
+      left2 = call('PTTL', KEYS[2])
+      if left2 == 0 then
+        left2 = 1
+      end
+    end
+  else
+    left2 = ARGV[8]
+  end
+  span = min(span, floor(length2 / 16), left2 + 0)
   if granted == total and span > 0 then
-    leased = max(0, min(tonumber(ARGV[9 + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
+    leased = max(0, min(tonumber(ARGV[8 + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
     granted = granted + leased
+    amount = string.format('%d', granted)
   end
 end
 if granted > 0 then
@@ -318,6 +346,7 @@ if granted > 0 then
   part1 = fmod(missing1, interval1)
   taken1 = floor((missing1 - part1) / interval1 + 0.5)
   if missing1 > 0 then
+    local format = string.format
     text1 = format('%s %d %d %d', epoch1, at1, taken1, part1)
     if refunded1 > 0 then
       text1 = text1 .. format(' %.0f', refunded1)
@@ -328,26 +357,42 @@ if granted > 0 then
     text1 = ''
     call('UNLINK', KEYS[1])
   end
-  count2 = min(9007199254740992, count2 + granted) -- only Charge reaches this
-  text2 = (head2 or format('%s %d ', epoch, end2)) .. format('%d', count2)
-  if head2 and not renews2 then
-    call('SET', KEYS[2], text2, 'KEEPTTL')
+  if count2 then
+    count2 = call('INCRBY', KEYS[2], amount)
   else
-    call('SET', KEYS[2], text2, 'PX', length2)
+    left2 = ARGV[8]
+    call('SET', KEYS[2], amount, 'PX', left2)
+    count2 = granted
   end
 end
-if flags ~= 'd' and flags ~= 'do' and not above and not leased then
+if (not flags or flags == '') and not above and not leased then
   if granted == total then
     return {text1, text2}
-  elseif granted == 0 and flags == '' then
+  elseif granted == 0 then
     return -1
   end
 end
+if count2 and not left2 then
+  left2 = call('PTTL', KEYS[2])
+  if left2 == 0 then
+    left2 = 1
+  end
+end
+if left2 == -1 then
+  left2 = ARGV[8]
+  call('PEXPIRE', KEYS[2], left2)
+end
 local report1 = {text1, taken1, part1, at1 - now}
-local report2 = {text2, count2, end2 * 1000 - now}
+if count2 and not left2 then
+  left2 = call('PTTL', KEYS[2])
+  if left2 == 0 then
+    left2 = 1
+  end
+end
+local report2 = {text2, (count2 or 0) + 0, (left2 or 0) + 0}
 local next = 0
 next = max(next, (((missed or 1) - capacity1) * interval1 + missing1) / refill1)
-next = max(next, end2 * 1000 - now)
+next = max(next, (left2 or 0) * 1000)
 own = min(8796093022207, own + granted)
 local due, wants, lag = t, min(1023, total + rest - granted), 0
 if granted < total and open > granted and held > 0 then
@@ -383,18 +428,22 @@ end
 return {0, answers or '*', report1, report2}
 
 ---- charge
-local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
-local match, format, tonumber = string.match, string.format, tonumber
-local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
+local ARGV = ARGV
+local now = ARGV[2]
+local call = redis.call
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
 end
+local max = math.max
 now = max(0, now)
-local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
+local backdate = nil
 local capacity1, refill1, interval1 = ARGV[4] + 0, ARGV[5] + 0, ARGV[6] + 0
 local at1, missing1, refunded1, early1, epoch1 = now, 0, 0, 0, false
+local KEYS = KEYS
 local text1 = call('GET', KEYS[1]) or ''
+local ceil = math.ceil
+local match = string.match
 if text1 ~= '' then
   local word, at, taken, part, rest = match(text1, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
   local refunded = match(rest or '', '^ (%d+)$')
@@ -416,34 +465,25 @@ if text1 ~= '' then
   end
   epoch1 = missing1 > 0 and word
 end
+local fmod = math.fmod
 local part1 = fmod(missing1, interval1)
+local floor = math.floor
 local taken1 = floor((missing1 - part1) / interval1 + 0.5)
 local free1, most1 = capacity1 - taken1 - (part1 > 0 and 1 or 0) + floor(early1 / interval1), capacity1
-local most2, end2, length2, renews2 = ARGV[7] + 0, nil, ARGV[8], ARGV[9] ~= ''
-local count2, head2, text2 = 0, false, call('GET', KEYS[2]) or ''
-if text2 ~= '' then
-  local head, finish, count = match(text2, '^(%w+ (%d+) )(%d+)$')
-  if not head or #finish > 15 or #count > 16 then
-    return {3, 2, text2}
-  end
-  if finish + 0 > millis then
-    end2, count2, head2 = finish + 0, count + 0, head
-  end
+local most2, count2, left2, text2 = ARGV[7] + 0, call('GET', KEYS[2]), false, ''
+if count2 and count2 ~= '0' and (not match(count2, '^[1-9]%d*$') or #count2 > 16) then
+  return {3, 2, count2}
 end
-if not head2 then
-  end2 = millis + length2
-  if renews2 then
-    end2 = end2 - millis % length2
-  end
-end
-local free2 = most2 - count2
-local granted, epoch, answers, want = ARGV[2] + 0, ARGV[3], nil, 1
+local epoch = ARGV[3]
+local granted, answers, want = ARGV[1] + 0, nil, 1
 if not epoch1 then
   epoch1, refunded1 = epoch, 0
 end
+local min = math.min
 missing1 = min(9007199254740992 * interval1, missing1 + granted * interval1)
 part1 = fmod(missing1, interval1)
 taken1 = floor((missing1 - part1) / interval1 + 0.5)
+local format = string.format
 if missing1 > 0 then
   text1 = format('%s %d %d %d', epoch1, at1, taken1, part1)
   if refunded1 > 0 then
@@ -455,30 +495,53 @@ else
   text1 = ''
   call('UNLINK', KEYS[1])
 end
-count2 = min(9007199254740992, count2 + granted) -- only Charge reaches this
-text2 = (head2 or format('%s %d ', epoch, end2)) .. format('%d', count2)
-if head2 and not renews2 then
-  call('SET', KEYS[2], text2, 'KEEPTTL')
-else
-  call('SET', KEYS[2], text2, 'PX', length2)
+do
+  local amount = format('%d', max(0, min(granted, 9007199254740992 - (count2 or 0))))
+  if count2 then
+    count2 = call('INCRBY', KEYS[2], amount)
+  else
+    left2 = ARGV[8]
+    call('SET', KEYS[2], amount, 'PX', left2)
+    count2 = granted
+  end
+end
+if count2 and not left2 then
+  left2 = call('PTTL', KEYS[2])
+  if left2 == 0 then
+    left2 = 1
+  end
+end
+if left2 == -1 then
+  left2 = ARGV[8]
+  call('PEXPIRE', KEYS[2], left2)
 end
 local report1 = {text1, taken1, part1, at1 - now}
-local report2 = {text2, count2, end2 * 1000 - now}
+if count2 and not left2 then
+  left2 = call('PTTL', KEYS[2])
+  if left2 == 0 then
+    left2 = 1
+  end
+end
+local report2 = {text2, (count2 or 0) + 0, (left2 or 0) + 0}
 return {0, '*', report1, report2}
 
 ---- release
-local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
-local match, format, tonumber = string.match, string.format, tonumber
-local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
+local ARGV = ARGV
+local now = ARGV[3]
+local call = redis.call
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
 end
+local max = math.max
 now = max(0, now)
-local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
-local capacity1, refill1, interval1 = ARGV[3] + 0, ARGV[4] + 0, ARGV[5] + 0
+local backdate = nil
+local capacity1, refill1, interval1 = ARGV[4] + 0, ARGV[5] + 0, ARGV[6] + 0
 local at1, missing1, refunded1, early1, epoch1 = now, 0, 0, 0, false
+local KEYS = KEYS
 local text1 = call('GET', KEYS[1]) or ''
+local ceil = math.ceil
+local match = string.match
 if text1 ~= '' then
   local word, at, taken, part, rest = match(text1, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
   local refunded = match(rest or '', '^ (%d+)$')
@@ -500,31 +563,22 @@ if text1 ~= '' then
   end
   epoch1 = missing1 > 0 and word
 end
+local fmod = math.fmod
 local part1 = fmod(missing1, interval1)
+local floor = math.floor
 local taken1 = floor((missing1 - part1) / interval1 + 0.5)
 local free1, most1 = capacity1 - taken1 - (part1 > 0 and 1 or 0) + floor(early1 / interval1), capacity1
-local most2, end2, length2, renews2 = ARGV[6] + 0, nil, ARGV[7], ARGV[8] ~= ''
-local count2, head2, text2 = 0, false, call('GET', KEYS[2]) or ''
-if text2 ~= '' then
-  local head, finish, count = match(text2, '^(%w+ (%d+) )(%d+)$')
-  if not head or #finish > 15 or #count > 16 then
-    return {3, 2, text2}
-  end
-  if finish + 0 > millis then
-    end2, count2, head2 = finish + 0, count + 0, head
-  end
+local most2, count2, left2, text2 = ARGV[7] + 0, call('GET', KEYS[2]), false, ''
+if count2 and count2 ~= '0' and (not match(count2, '^[1-9]%d*$') or #count2 > 16) then
+  return {3, 2, count2}
 end
-if not head2 then
-  end2 = millis + length2
-  if renews2 then
-    end2 = end2 - millis % length2
-  end
-end
-local free2 = most2 - count2
-local n, receipts = tonumber(ARGV[2]), {unpack(ARGV, 8 + 1)}
+local n, age = tonumber(ARGV[1]), ARGV[2]
+local receipts = {unpack(ARGV, 8 + 1)}
+local format = string.format
 do
   local receipt = receipts[1]
   local due = n * interval1
+  local min = math.min
   if receipt then
     local word, at, taken, part, rest = match(receipt, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
     if word and word == epoch1 then
@@ -552,11 +606,12 @@ do
     end
   end
 end
-do
-  local receipt = receipts[2]
-  if count2 > 0 and (not receipt or match(receipt, '^%w+ ') == match(head2, '^%w+ ')) then
-    if n < count2 then
-      call('SET', KEYS[2], head2 .. format('%d', count2 - n), 'KEEPTTL')
+if count2 then
+  local length2 = ARGV[8]
+  local left = call('PTTL', KEYS[2])
+  if age == '' or left >= 0 and length2 - left >= age + 0 then
+    if n < count2 + 0 then
+      call('DECRBY', KEYS[2], format('%d', n))
     else
       call('UNLINK', KEYS[2])
     end
@@ -565,18 +620,21 @@ end
 return 1
 
 ---- peek
-local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
-local match, format, tonumber = string.match, string.format, tonumber
-local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
+local ARGV = ARGV
+local now = ARGV[1]
+local call = redis.call
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
 end
+local max = math.max
 now = max(0, now)
-local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
+local backdate = nil
 local capacity1, refill1, interval1 = ARGV[2] + 0, ARGV[3] + 0, ARGV[4] + 0
 local at1, missing1, refunded1, early1, epoch1 = now, 0, 0, 0, false
+local KEYS = KEYS
 local text1 = call('GET', KEYS[1]) or ''
+local match = string.match
 if text1 ~= '' then
   local word, at, taken, part, rest = match(text1, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
   local refunded = match(rest or '', '^ (%d+)$')
@@ -588,6 +646,7 @@ if text1 ~= '' then
     refunded1 = tonumber(refunded .. '.')
   end
   if at1 < now then
+    local ceil = math.ceil
     local full = at1 + ceil(missing1 / refill1)
     if backdate and full < now then
       at1, missing1 = max(full, now - backdate), 0
@@ -598,45 +657,43 @@ if text1 ~= '' then
   end
   epoch1 = missing1 > 0 and word
 end
+local fmod = math.fmod
 local part1 = fmod(missing1, interval1)
+local floor = math.floor
 local taken1 = floor((missing1 - part1) / interval1 + 0.5)
 local free1, most1 = capacity1 - taken1 - (part1 > 0 and 1 or 0) + floor(early1 / interval1), capacity1
-local most2, end2, length2, renews2 = ARGV[5] + 0, nil, ARGV[6], ARGV[7] ~= ''
-local count2, head2, text2 = 0, false, call('GET', KEYS[2]) or ''
-if text2 ~= '' then
-  local head, finish, count = match(text2, '^(%w+ (%d+) )(%d+)$')
-  if not head or #finish > 15 or #count > 16 then
-    return {3, 2, text2}
-  end
-  if finish + 0 > millis then
-    end2, count2, head2 = finish + 0, count + 0, head
-  end
+local most2, count2, left2, text2 = ARGV[5] + 0, call('GET', KEYS[2]), false, ''
+if count2 and count2 ~= '0' and (not match(count2, '^[1-9]%d*$') or #count2 > 16) then
+  return {3, 2, count2}
 end
-if not head2 then
-  end2 = millis + length2
-  if renews2 then
-    end2 = end2 - millis % length2
-  end
-end
-local free2 = most2 - count2
 local answers, want = '*', 1
 local report1 = {text1, taken1, part1, at1 - now}
-local report2 = {text2, count2, end2 * 1000 - now}
+if count2 and not left2 then
+  left2 = call('PTTL', KEYS[2])
+  if left2 == 0 then
+    left2 = 1
+  end
+end
+local report2 = {text2, (count2 or 0) + 0, (left2 or 0) + 0}
 return {0, answers, report1, report2}
 
 ---- drain
-local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
-local match, format, tonumber = string.match, string.format, tonumber
-local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
+local ARGV = ARGV
+local now = ARGV[2]
+local call = redis.call
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
 end
+local max = math.max
 now = max(0, now)
-local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
+local backdate = nil
 local capacity1, refill1, interval1 = ARGV[4] + 0, ARGV[5] + 0, ARGV[6] + 0
 local at1, missing1, refunded1, early1, epoch1 = now, 0, 0, 0, false
+local KEYS = KEYS
 local text1 = call('GET', KEYS[1]) or ''
+local ceil = math.ceil
+local match = string.match
 if text1 ~= '' then
   local word, at, taken, part, rest = match(text1, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
   local refunded = match(rest or '', '^ (%d+)$')
@@ -658,30 +715,23 @@ if text1 ~= '' then
   end
   epoch1 = missing1 > 0 and word
 end
+local fmod = math.fmod
 local part1 = fmod(missing1, interval1)
+local floor = math.floor
 local taken1 = floor((missing1 - part1) / interval1 + 0.5)
 local free1, most1 = capacity1 - taken1 - (part1 > 0 and 1 or 0) + floor(early1 / interval1), capacity1
-local most2, end2, length2, renews2 = ARGV[7] + 0, nil, ARGV[8], ARGV[9] ~= ''
-local count2, head2, text2 = 0, false, call('GET', KEYS[2]) or ''
-if text2 ~= '' then
-  local head, finish, count = match(text2, '^(%w+ (%d+) )(%d+)$')
-  if not head or #finish > 15 or #count > 16 then
-    return {3, 2, text2}
-  end
-  if finish + 0 > millis then
-    end2, count2, head2 = finish + 0, count + 0, head
-  end
+local most2, count2, left2, text2 = ARGV[7] + 0, call('GET', KEYS[2]), false, ''
+if count2 and count2 ~= '0' and (not match(count2, '^[1-9]%d*$') or #count2 > 16) then
+  return {3, 2, count2}
 end
-if not head2 then
-  end2 = millis + length2
-  if renews2 then
-    end2 = end2 - millis % length2
-  end
-end
-local free2 = most2 - count2
-local leave, epoch, answers, want, granted = ARGV[2] + 0, ARGV[3], nil, 1, 0
+local free2 = most2 - (count2 or 0)
+local epoch = ARGV[3]
+local leave, answers, want, granted = ARGV[1] + 0, nil, 1, 0
+local min = math.min
 granted = min(free1, free2) - leave
+local format = string.format
 if granted > 0 then
+  local amount = format('%d', granted)
   if not epoch1 then
     epoch1, refunded1 = epoch, 0
   end
@@ -702,16 +752,33 @@ if granted > 0 then
 end
 granted = min(free1, free2) - leave
 if granted > 0 then
-  count2 = min(9007199254740992, count2 + granted) -- only Charge reaches this
-  text2 = (head2 or format('%s %d ', epoch, end2)) .. format('%d', count2)
-  if head2 and not renews2 then
-    call('SET', KEYS[2], text2, 'KEEPTTL')
+  local amount = format('%d', granted)
+  if count2 then
+    count2 = call('INCRBY', KEYS[2], amount)
   else
-    call('SET', KEYS[2], text2, 'PX', length2)
+    left2 = ARGV[8]
+    call('SET', KEYS[2], amount, 'PX', left2)
+    count2 = granted
   end
 end
 answers = '*'
+if count2 and not left2 then
+  left2 = call('PTTL', KEYS[2])
+  if left2 == 0 then
+    left2 = 1
+  end
+end
+if left2 == -1 then
+  left2 = ARGV[8]
+  call('PEXPIRE', KEYS[2], left2)
+end
 local report1 = {text1, taken1, part1, at1 - now}
-local report2 = {text2, count2, end2 * 1000 - now}
+if count2 and not left2 then
+  left2 = call('PTTL', KEYS[2])
+  if left2 == 0 then
+    left2 = 1
+  end
+end
+local report2 = {text2, (count2 or 0) + 0, (left2 or 0) + 0}
 return {0, '*', report1, report2}
 

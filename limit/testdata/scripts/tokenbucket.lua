@@ -1,18 +1,21 @@
 ---- acquire
-local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
-local match, format, tonumber = string.match, string.format, tonumber
-local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
+local ARGV = ARGV
+local now = ARGV[2]
+local call = redis.call
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
 end
+local max = math.max
 now = max(0, now)
-local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
-backdate = tonumber(ARGV[6 + 3] or '')
+local backdate = tonumber(ARGV[6 + 3] or '')
 local capacity1, refill1, interval1 = ARGV[4] + 0, ARGV[5] + 0, ARGV[6] + 0
 local at1, missing1, refunded1, early1, epoch1 = now, 0, 0, 0, false
+local KEYS = KEYS
 local text1 = call('GET', KEYS[1]) or ''
+local ceil = math.ceil
 if text1 ~= '' then
+  local match = string.match
   local word, at, taken, part, rest = match(text1, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
   local refunded = match(rest or '', '^ (%d+)$')
   if not word or #at > 18 or #taken > 16 or #part > 16 or rest ~= '' and (not refunded or #refunded > 99) then
@@ -33,20 +36,20 @@ if text1 ~= '' then
   end
   epoch1 = missing1 > 0 and word
 end
+local fmod = math.fmod
 local part1 = fmod(missing1, interval1)
+local floor = math.floor
 local taken1 = floor((missing1 - part1) / interval1 + 0.5)
 local free1, most1 = capacity1 - taken1 - (part1 > 0 and 1 or 0) + floor(early1 / interval1), capacity1
-local total, free, most, credit = ARGV[2] + 0, min(free1), min(most1), 9007199254740992
-local runs, flags = ARGV[6 + 1] or '', ARGV[6 + 2] or ''
-local epoch, granted, answers, above, missed = ARGV[3], 0, nil, false, nil
-local ordered = flags == 'do'
-local want = ordered and most or 0
-if total <= free and (total <= credit or runs == '' and credit >= 0) then
+local total, free, most, credit = ARGV[1] + 0, free1, most1, 9007199254740992
+local amount, flags, runs = ARGV[1], ARGV[6 + 1], ARGV[6 + 2]
+local epoch = ARGV[3]
+local granted, answers, above, want, missed = 0, nil, false, 0, nil
+if total <= free and (total <= credit or not runs and credit >= 0) then
   granted = total
-elseif runs ~= '' or total > most then
-  if runs == '' then
-    runs = ARGV[2] .. '*1'
-  end
+elseif runs or total > most then
+  local ordered = flags == 'do'
+  want, runs = ordered and most or 0, runs or ARGV[1] .. '*1'
   answers = {}
   local closed, part = false, ''
   for upTo, text, times in string.gmatch(runs, '(~?)(%d+)%*(%d+)') do
@@ -76,13 +79,18 @@ elseif runs ~= '' or total > most then
     end
   end
   answers = table.concat(answers) .. part
+  amount = string.format('%d', granted)
+else
+  answers, want = 'n', total
 end
 local leased, span = nil, ARGV[6 + 5]
+local min = math.min
 if span and span ~= '' then
   leased, span = 0, tonumber(span)
   if granted == total and span > 0 then
     leased = max(0, min(tonumber(ARGV[6 + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
     granted = granted + leased
+    amount = string.format('%d', granted)
   end
 end
 if granted > 0 then
@@ -93,6 +101,7 @@ if granted > 0 then
   part1 = fmod(missing1, interval1)
   taken1 = floor((missing1 - part1) / interval1 + 0.5)
   if missing1 > 0 then
+    local format = string.format
     text1 = format('%s %d %d %d', epoch1, at1, taken1, part1)
     if refunded1 > 0 then
       text1 = text1 .. format(' %.0f', refunded1)
@@ -104,10 +113,10 @@ if granted > 0 then
     call('UNLINK', KEYS[1])
   end
 end
-if flags ~= 'd' and flags ~= 'do' and not above and not leased then
+if (not flags or flags == '') and not above and not leased then
   if granted == total then
     return text1
-  elseif granted == 0 and flags == '' then
+  elseif granted == 0 then
     return -1
   end
 end
@@ -118,16 +127,20 @@ end
 return {0, answers or '*', report1}
 
 ---- wait
-local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
-local match, format, tonumber = string.match, string.format, tonumber
-local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
+local ARGV = ARGV
+local now = ARGV[2]
+local call = redis.call
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
 end
+local max = math.max
 now = max(0, now)
-local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
+local floor = math.floor
+local millis = floor(now / 1000)
+local backdate = tonumber(ARGV[6 + 3] or '')
 local id, late, rest, lead = ARGV[6 + 6], ARGV[6 + 7] + 0, ARGV[6 + 8] + 0, ARGV[6 + 9] + 0
+local KEYS = KEYS
 local waiters, t = KEYS[2], redis.pcall('TIME')
 local first = t[1] and redis.pcall('ZRANGEBYSCORE', waiters, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 2) or {}
 local rival, server, ahead, moved = first[1] ~= id and first[1] or first[3], now, nil, 0
@@ -141,14 +154,15 @@ if rival then
   now = now + moved
   millis, ahead = floor(now / 1000), moved == 0 and 4e15 + now - server
 end
-backdate = tonumber(ARGV[6 + 3] or '')
 if rival then -- whose callers have waited, if these have not
   backdate = max(backdate, 10000)
 end
 local capacity1, refill1, interval1 = ARGV[4] + 0, ARGV[5] + 0, ARGV[6] + 0
 local at1, missing1, refunded1, early1, epoch1 = now, 0, 0, 0, false
 local text1 = call('GET', KEYS[1]) or ''
+local ceil = math.ceil
 if text1 ~= '' then
+  local match = string.match
   local word, at, taken, part, rest = match(text1, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
   local refunded = match(rest or '', '^ (%d+)$')
   if not word or #at > 18 or #taken > 16 or #part > 16 or rest ~= '' and (not refunded or #refunded > 99) then
@@ -169,11 +183,13 @@ if text1 ~= '' then
   end
   epoch1 = missing1 > 0 and word
 end
+local fmod = math.fmod
 local part1 = fmod(missing1, interval1)
 local taken1 = floor((missing1 - part1) / interval1 + 0.5)
 local free1, most1 = capacity1 - taken1 - (part1 > 0 and 1 or 0) + floor(early1 / interval1), capacity1
-local total, free, most, credit = ARGV[2] + 0, min(free1), min(most1), 9007199254740992
+local total, free, most, credit = ARGV[1] + 0, free1, most1, 9007199254740992
 local holds = true
+local min = math.min
 local open, own, held, slow, known, unranked = max(0, min(free, credit + 1)), nil, 0, 0, nil, 0
 if rival then
   known = first[1] == id and first[2] or first[3] == id and first[4] or call('ZSCORE', waiters, id)
@@ -214,16 +230,14 @@ if rival then
 else
   own = floor(first[2] or 0)
 end
-local runs, flags = ARGV[6 + 1] or '', ARGV[6 + 2] or ''
-local epoch, granted, answers, above, missed = ARGV[3], 0, nil, false, nil
-local ordered = flags == 'do'
-local want = ordered and most or 0
-if total <= free and (total <= credit or runs == '' and credit >= 0) then
+local amount, flags, runs = ARGV[1], ARGV[6 + 1], ARGV[6 + 2]
+local epoch = ARGV[3]
+local granted, answers, above, want, missed = 0, nil, false, 0, nil
+if total <= free and (total <= credit or not runs and credit >= 0) then
   granted = total
-elseif runs ~= '' or total > most then
-  if runs == '' then
-    runs = ARGV[2] .. '*1'
-  end
+elseif runs or total > most then
+  local ordered = flags == 'do'
+  want, runs = ordered and most or 0, runs or ARGV[1] .. '*1'
   answers = {}
   local closed, part = false, ''
   for upTo, text, times in string.gmatch(runs, '(~?)(%d+)%*(%d+)') do
@@ -253,6 +267,9 @@ elseif runs ~= '' or total > most then
     end
   end
   answers = table.concat(answers) .. part
+  amount = string.format('%d', granted)
+else
+  answers, want = 'n', total
 end
 local leased, span = nil, ARGV[6 + 5]
 if span and span ~= '' then
@@ -260,6 +277,7 @@ if span and span ~= '' then
   if granted == total and span > 0 then
     leased = max(0, min(tonumber(ARGV[6 + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
     granted = granted + leased
+    amount = string.format('%d', granted)
   end
 end
 if granted > 0 then
@@ -270,6 +288,7 @@ if granted > 0 then
   part1 = fmod(missing1, interval1)
   taken1 = floor((missing1 - part1) / interval1 + 0.5)
   if missing1 > 0 then
+    local format = string.format
     text1 = format('%s %d %d %d', epoch1, at1, taken1, part1)
     if refunded1 > 0 then
       text1 = text1 .. format(' %.0f', refunded1)
@@ -281,10 +300,10 @@ if granted > 0 then
     call('UNLINK', KEYS[1])
   end
 end
-if flags ~= 'd' and flags ~= 'do' and not above and not leased then
+if (not flags or flags == '') and not above and not leased then
   if granted == total then
     return text1
-  elseif granted == 0 and flags == '' then
+  elseif granted == 0 then
     return -1
   end
 end
@@ -326,19 +345,23 @@ end
 return {0, answers or '*', report1}
 
 ---- charge
-local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
-local match, format, tonumber = string.match, string.format, tonumber
-local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
+local ARGV = ARGV
+local now = ARGV[2]
+local call = redis.call
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
 end
+local max = math.max
 now = max(0, now)
-local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
+local backdate = nil
 local capacity1, refill1, interval1 = ARGV[4] + 0, ARGV[5] + 0, ARGV[6] + 0
 local at1, missing1, refunded1, early1, epoch1 = now, 0, 0, 0, false
+local KEYS = KEYS
 local text1 = call('GET', KEYS[1]) or ''
+local ceil = math.ceil
 if text1 ~= '' then
+  local match = string.match
   local word, at, taken, part, rest = match(text1, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
   local refunded = match(rest or '', '^ (%d+)$')
   if not word or #at > 18 or #taken > 16 or #part > 16 or rest ~= '' and (not refunded or #refunded > 99) then
@@ -359,17 +382,22 @@ if text1 ~= '' then
   end
   epoch1 = missing1 > 0 and word
 end
+local fmod = math.fmod
 local part1 = fmod(missing1, interval1)
+local floor = math.floor
 local taken1 = floor((missing1 - part1) / interval1 + 0.5)
 local free1, most1 = capacity1 - taken1 - (part1 > 0 and 1 or 0) + floor(early1 / interval1), capacity1
-local granted, epoch, answers, want = ARGV[2] + 0, ARGV[3], nil, 1
+local epoch = ARGV[3]
+local granted, answers, want = ARGV[1] + 0, nil, 1
 if not epoch1 then
   epoch1, refunded1 = epoch, 0
 end
+local min = math.min
 missing1 = min(9007199254740992 * interval1, missing1 + granted * interval1)
 part1 = fmod(missing1, interval1)
 taken1 = floor((missing1 - part1) / interval1 + 0.5)
 if missing1 > 0 then
+  local format = string.format
   text1 = format('%s %d %d %d', epoch1, at1, taken1, part1)
   if refunded1 > 0 then
     text1 = text1 .. format(' %.0f', refunded1)
@@ -384,18 +412,22 @@ local report1 = {text1, taken1, part1, at1 - now}
 return {0, '*', report1}
 
 ---- release
-local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
-local match, format, tonumber = string.match, string.format, tonumber
-local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
+local ARGV = ARGV
+local now = ARGV[3]
+local call = redis.call
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
 end
+local max = math.max
 now = max(0, now)
-local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
-local capacity1, refill1, interval1 = ARGV[3] + 0, ARGV[4] + 0, ARGV[5] + 0
+local backdate = nil
+local capacity1, refill1, interval1 = ARGV[4] + 0, ARGV[5] + 0, ARGV[6] + 0
 local at1, missing1, refunded1, early1, epoch1 = now, 0, 0, 0, false
+local KEYS = KEYS
 local text1 = call('GET', KEYS[1]) or ''
+local ceil = math.ceil
+local match = string.match
 if text1 ~= '' then
   local word, at, taken, part, rest = match(text1, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
   local refunded = match(rest or '', '^ (%d+)$')
@@ -417,13 +449,17 @@ if text1 ~= '' then
   end
   epoch1 = missing1 > 0 and word
 end
+local fmod = math.fmod
 local part1 = fmod(missing1, interval1)
+local floor = math.floor
 local taken1 = floor((missing1 - part1) / interval1 + 0.5)
 local free1, most1 = capacity1 - taken1 - (part1 > 0 and 1 or 0) + floor(early1 / interval1), capacity1
-local n, receipts = tonumber(ARGV[2]), {unpack(ARGV, 5 + 1)}
+local n, age = tonumber(ARGV[1]), ARGV[2]
+local receipts = {unpack(ARGV, 6 + 1)}
 do
   local receipt = receipts[1]
   local due = n * interval1
+  local min = math.min
   if receipt then
     local word, at, taken, part, rest = match(receipt, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
     if word and word == epoch1 then
@@ -439,6 +475,7 @@ do
     part1 = fmod(missing1, interval1)
     taken1 = floor((missing1 - part1) / interval1 + 0.5)
     if missing1 > 0 then
+      local format = string.format
       text1 = format('%s %d %d %d', epoch1, at1, taken1, part1)
       if refunded1 > 0 then
         text1 = text1 .. format(' %.0f', refunded1)
@@ -454,19 +491,22 @@ end
 return 1
 
 ---- peek
-local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
-local match, format, tonumber = string.match, string.format, tonumber
-local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
+local ARGV = ARGV
+local now = ARGV[1]
+local call = redis.call
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
 end
+local max = math.max
 now = max(0, now)
-local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
+local backdate = nil
 local capacity1, refill1, interval1 = ARGV[2] + 0, ARGV[3] + 0, ARGV[4] + 0
 local at1, missing1, refunded1, early1, epoch1 = now, 0, 0, 0, false
+local KEYS = KEYS
 local text1 = call('GET', KEYS[1]) or ''
 if text1 ~= '' then
+  local match = string.match
   local word, at, taken, part, rest = match(text1, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
   local refunded = match(rest or '', '^ (%d+)$')
   if not word or #at > 18 or #taken > 16 or #part > 16 or rest ~= '' and (not refunded or #refunded > 99) then
@@ -477,6 +517,7 @@ if text1 ~= '' then
     refunded1 = tonumber(refunded .. '.')
   end
   if at1 < now then
+    local ceil = math.ceil
     local full = at1 + ceil(missing1 / refill1)
     if backdate and full < now then
       at1, missing1 = max(full, now - backdate), 0
@@ -487,7 +528,9 @@ if text1 ~= '' then
   end
   epoch1 = missing1 > 0 and word
 end
+local fmod = math.fmod
 local part1 = fmod(missing1, interval1)
+local floor = math.floor
 local taken1 = floor((missing1 - part1) / interval1 + 0.5)
 local free1, most1 = capacity1 - taken1 - (part1 > 0 and 1 or 0) + floor(early1 / interval1), capacity1
 local answers, want = '*', 1
@@ -495,19 +538,23 @@ local report1 = {text1, taken1, part1, at1 - now}
 return {0, answers, report1}
 
 ---- drain
-local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
-local match, format, tonumber = string.match, string.format, tonumber
-local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
+local ARGV = ARGV
+local now = ARGV[2]
+local call = redis.call
 if now == '' then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
 end
+local max = math.max
 now = max(0, now)
-local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
+local backdate = nil
 local capacity1, refill1, interval1 = ARGV[4] + 0, ARGV[5] + 0, ARGV[6] + 0
 local at1, missing1, refunded1, early1, epoch1 = now, 0, 0, 0, false
+local KEYS = KEYS
 local text1 = call('GET', KEYS[1]) or ''
+local ceil = math.ceil
 if text1 ~= '' then
+  local match = string.match
   local word, at, taken, part, rest = match(text1, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
   local refunded = match(rest or '', '^ (%d+)$')
   if not word or #at > 18 or #taken > 16 or #part > 16 or rest ~= '' and (not refunded or #refunded > 99) then
@@ -528,12 +575,18 @@ if text1 ~= '' then
   end
   epoch1 = missing1 > 0 and word
 end
+local fmod = math.fmod
 local part1 = fmod(missing1, interval1)
+local floor = math.floor
 local taken1 = floor((missing1 - part1) / interval1 + 0.5)
 local free1, most1 = capacity1 - taken1 - (part1 > 0 and 1 or 0) + floor(early1 / interval1), capacity1
-local leave, epoch, answers, want, granted = ARGV[2] + 0, ARGV[3], nil, 1, 0
+local epoch = ARGV[3]
+local leave, answers, want, granted = ARGV[1] + 0, nil, 1, 0
+local min = math.min
 granted = min(free1) - leave
 if granted > 0 then
+  local format = string.format
+  local amount = format('%d', granted)
   if not epoch1 then
     epoch1, refunded1 = epoch, 0
   end

@@ -1,0 +1,525 @@
+---- acquire
+local call = redis.call
+local KEYS = KEYS
+local ARGV = ARGV
+local most1, count1, left1, text1 = ARGV[2] + 0, call('GET', KEYS[1]), false, ''
+local match = string.match
+if count1 and count1 ~= '0' and (not match(count1, '^[1-9]%d*$') or #count1 > 16) then
+  return {3, 1, count1}
+end
+local free1 = most1 - (count1 or 0)
+local total, free, most, credit = ARGV[1] + 0, free1, most1, 9007199254740992
+local amount, flags, runs = ARGV[1], ARGV[3 + 1], ARGV[3 + 2]
+local granted, answers, above, want, missed = 0, nil, false, 0, nil
+if total <= free and (total <= credit or not runs and credit >= 0) then
+  granted = total
+elseif runs or total > most then
+  local ordered = flags == 'do'
+  want, runs = ordered and most or 0, runs or ARGV[1] .. '*1'
+  answers = {}
+  local closed, part = false, ''
+  for upTo, text, times in string.gmatch(runs, '(~?)(%d+)%*(%d+)') do
+    local n, got = tonumber(text), 0
+    times = tonumber(times)
+    if n > most and upTo == '' then
+      answers[#answers + 1] = string.rep('x', times)
+      above = true
+    else
+      if not closed and n <= free - granted and granted <= credit then
+        got = math.min(times, math.floor((free - granted) / n), math.floor((credit - granted) / n) + 1)
+        granted = granted + got * n
+        answers[#answers + 1] = string.rep('g', got)
+      end
+      local rest = free - granted
+      if upTo ~= '' and got < times and rest >= 1 and rest < n and granted <= credit then
+        answers[#answers + 1], part, got, granted = 'p', string.format(' %d', rest), got + 1, free
+      end
+      if got < times then
+        answers[#answers + 1] = string.rep('n', times - got)
+        if not missed then
+          missed = upTo == '' and n or 1
+        end
+        want = math.max(want, upTo == '' and n or 1)
+        closed = ordered
+      end
+    end
+  end
+  answers = table.concat(answers) .. part
+  amount = string.format('%d', granted)
+else
+  answers, want = 'n', total
+end
+local leased, span = nil, ARGV[3 + 5]
+local floor = math.floor
+if span and span ~= '' then
+  leased, span = 0, tonumber(span)
+  local length1 = ARGV[3]
+  if count1 then
+    if count1 and not left1 then
+      left1 = call('PTTL', KEYS[1])
+      if left1 == 0 then
+        left1 = 1
+      end
+    end
+  else
+    do
+      local time = call('TIME')
+      left1 = ARGV[3] - (time[1] * 1000 + floor(time[2] / 1000)) % ARGV[3]
+    end
+  end
+  local min = math.min
+  span = min(span, floor(length1 / 16), left1 + 0)
+  if granted == total and span > 0 then
+    local ceil = math.ceil
+    local max = math.max
+    leased = max(0, min(tonumber(ARGV[3 + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
+    granted = granted + leased
+    amount = string.format('%d', granted)
+  end
+end
+if granted > 0 then
+  if count1 then
+    count1 = call('INCRBY', KEYS[1], amount)
+  else
+    do
+      local time = call('TIME')
+      left1 = ARGV[3] - (time[1] * 1000 + floor(time[2] / 1000)) % ARGV[3]
+    end
+    call('SET', KEYS[1], amount, 'PX', left1)
+    count1 = granted
+  end
+end
+if (not flags or flags == '') and not above and not leased then
+  if granted == total then
+    return text1
+  elseif granted == 0 then
+    return -1
+  end
+end
+if flags == 'd' and not runs then
+  if count1 and not left1 then
+    left1 = call('PTTL', KEYS[1])
+    if left1 == 0 then
+      left1 = 1
+    end
+  end
+  if left1 == -1 then
+    do
+      local time = call('TIME')
+      left1 = ARGV[3] - (time[1] * 1000 + floor(time[2] / 1000)) % ARGV[3]
+    end
+    call('PEXPIRE', KEYS[1], left1)
+  end
+  if granted > 0 then
+    return {count1, left1 + 0}
+  end
+  return {-1, (count1 or 0) + 0, (left1 or 0) + 0}
+end
+if count1 and not left1 then
+  left1 = call('PTTL', KEYS[1])
+  if left1 == 0 then
+    left1 = 1
+  end
+end
+if left1 == -1 then
+  do
+    local time = call('TIME')
+    left1 = ARGV[3] - (time[1] * 1000 + floor(time[2] / 1000)) % ARGV[3]
+  end
+  call('PEXPIRE', KEYS[1], left1)
+end
+if count1 and not left1 then
+  left1 = call('PTTL', KEYS[1])
+  if left1 == 0 then
+    left1 = 1
+  end
+end
+local report1 = {text1, (count1 or 0) + 0, (left1 or 0) + 0}
+if leased then
+  return {0, answers or '*', report1, leased, span}
+end
+return {0, answers or '*', report1}
+
+---- wait
+local ARGV = ARGV
+local now = ARGV[2]
+local call = redis.call
+if now == '' then
+  local time = call('TIME')
+  now = time[1] * 1000000 + time[2]
+end
+local max = math.max
+now = max(0, now)
+local floor = math.floor
+local millis = floor(now / 1000)
+local backdate = tonumber(ARGV[4 + 3] or '')
+local id, late, rest, lead = ARGV[4 + 6], ARGV[4 + 7] + 0, ARGV[4 + 8] + 0, ARGV[4 + 9] + 0
+local KEYS = KEYS
+local waiters, t = KEYS[2], redis.pcall('TIME')
+local first = t[1] and redis.pcall('ZRANGEBYSCORE', waiters, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 2) or {}
+local rival, server, ahead, moved = first[1] ~= id and first[1] or first[3], now, nil, 0
+if t[1] then
+  server = t[1] * 1000000 + t[2]
+end
+t = floor(server / 1000)
+if rival then
+  local latest = call('ZSCORE', waiters, 'clock')
+  moved = latest and max(0, -latest - 4e15 + server - now) or 0
+  now = now + moved
+  millis, ahead = floor(now / 1000), moved == 0 and 4e15 + now - server
+end
+if rival then -- whose callers have waited, if these have not
+  backdate = max(backdate, 10000)
+end
+local most1, count1, left1, text1 = ARGV[3] + 0, call('GET', KEYS[1]), false, ''
+local match = string.match
+if count1 and count1 ~= '0' and (not match(count1, '^[1-9]%d*$') or #count1 > 16) then
+  return {3, 1, count1}
+end
+local free1 = most1 - (count1 or 0)
+local total, free, most, credit = ARGV[1] + 0, free1, most1, 9007199254740992
+local holds = true
+local min = math.min
+local open, own, held, slow, known, unranked = max(0, min(free, credit + 1)), nil, 0, 0, nil, 0
+local ceil = math.ceil
+if rival then
+  known = first[1] == id and first[2] or first[3] == id and first[4] or call('ZSCORE', waiters, id)
+  local fmod = math.fmod
+  for _ = 1, 16 do
+    local least, members = floor(first[1] == rival and first[2] or first[4]), call('ZCARD', waiters)
+    local clients = max(1, floor((members - 1) / 2))
+    own, unranked = max(floor(known or least), least - 4 * lead - 8), members - clients
+    local share = floor(least - own + ceil((lead + open) / (clients + (known and 0 or 1))))
+    if share < min(total, open) then
+      local behind, wanted = call('ZRANGEBYSCORE', waiters, 0, '(' .. own, 'WITHSCORES', 'LIMIT', 0, 8), 0
+      for i = 2, #behind, 2 do
+        local wants = #behind == 16 and 1023 or fmod(behind[i], 1) * 1024
+        wanted = wanted + (wants == 1023 and open or behind[i - 1] ~= id and wants or 0)
+      end
+      share = max(share, open - wanted)
+    end
+    if share >= min(total, open) then
+      break
+    end
+    local due = -(call('ZSCORE', waiters, rival .. '!') or 0)
+    if due >= t then
+      if not holds then
+        break
+      end
+      held, slow = min(floor(due) + 1 - t, max(5, ceil(1250 / lead))), fmod(due, 1) * 2048000
+      credit = min(credit, share - 1)
+      break
+    end
+    if type(redis.pcall('ZREM', waiters, rival, rival .. '!')) ~= 'number' then
+      break
+    end
+    first = call('ZRANGEBYSCORE', waiters, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 2)
+    rival = first[1] ~= id and first[1] or first[3]
+    if not rival then
+      break
+    end
+  end
+else
+  own = floor(first[2] or 0)
+end
+local amount, flags, runs = ARGV[1], ARGV[4 + 1], ARGV[4 + 2]
+local granted, answers, above, want, missed = 0, nil, false, 0, nil
+if total <= free and (total <= credit or not runs and credit >= 0) then
+  granted = total
+elseif runs or total > most then
+  local ordered = flags == 'do'
+  want, runs = ordered and most or 0, runs or ARGV[1] .. '*1'
+  answers = {}
+  local closed, part = false, ''
+  for upTo, text, times in string.gmatch(runs, '(~?)(%d+)%*(%d+)') do
+    local n, got = tonumber(text), 0
+    times = tonumber(times)
+    if n > most and upTo == '' then
+      answers[#answers + 1] = string.rep('x', times)
+      above = true
+    else
+      if not closed and n <= free - granted and granted <= credit then
+        got = math.min(times, math.floor((free - granted) / n), math.floor((credit - granted) / n) + 1)
+        granted = granted + got * n
+        answers[#answers + 1] = string.rep('g', got)
+      end
+      local rest = free - granted
+      if upTo ~= '' and got < times and rest >= 1 and rest < n and granted <= credit then
+        answers[#answers + 1], part, got, granted = 'p', string.format(' %d', rest), got + 1, free
+      end
+      if got < times then
+        answers[#answers + 1] = string.rep('n', times - got)
+        if not missed then
+          missed = upTo == '' and n or 1
+        end
+        want = math.max(want, upTo == '' and n or 1)
+        closed = ordered
+      end
+    end
+  end
+  answers = table.concat(answers) .. part
+  amount = string.format('%d', granted)
+else
+  answers, want = 'n', total
+end
+local leased, span = nil, ARGV[4 + 5]
+if span and span ~= '' then
+  leased, span = 0, tonumber(span)
+  local length1 = ARGV[4]
+  if count1 then
+    if count1 and not left1 then
+      left1 = call('PTTL', KEYS[1])
+      if left1 == 0 then
+        left1 = 1
+      end
+    end
+  else
+    do
+      local time = call('TIME')
+      left1 = ARGV[4] - (time[1] * 1000 + floor(time[2] / 1000)) % ARGV[4]
+    end
+  end
+  span = min(span, floor(length1 / 16), left1 + 0)
+  if granted == total and span > 0 then
+    leased = max(0, min(tonumber(ARGV[4 + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
+    granted = granted + leased
+    amount = string.format('%d', granted)
+  end
+end
+if granted > 0 then
+  if count1 then
+    count1 = call('INCRBY', KEYS[1], amount)
+  else
+    do
+      local time = call('TIME')
+      left1 = ARGV[4] - (time[1] * 1000 + floor(time[2] / 1000)) % ARGV[4]
+    end
+    call('SET', KEYS[1], amount, 'PX', left1)
+    count1 = granted
+  end
+end
+if (not flags or flags == '') and not above and not leased then
+  if granted == total then
+    return text1
+  elseif granted == 0 then
+    return -1
+  end
+end
+if flags == 'd' and not runs then
+  if count1 and not left1 then
+    left1 = call('PTTL', KEYS[1])
+    if left1 == 0 then
+      left1 = 1
+    end
+  end
+  if left1 == -1 then
+    do
+      local time = call('TIME')
+      left1 = ARGV[4] - (time[1] * 1000 + floor(time[2] / 1000)) % ARGV[4]
+    end
+    call('PEXPIRE', KEYS[1], left1)
+  end
+  if granted > 0 then
+    return {count1, left1 + 0}
+  end
+  return {-1, (count1 or 0) + 0, (left1 or 0) + 0}
+end
+if count1 and not left1 then
+  left1 = call('PTTL', KEYS[1])
+  if left1 == 0 then
+    left1 = 1
+  end
+end
+if left1 == -1 then
+  do
+    local time = call('TIME')
+    left1 = ARGV[4] - (time[1] * 1000 + floor(time[2] / 1000)) % ARGV[4]
+  end
+  call('PEXPIRE', KEYS[1], left1)
+end
+if count1 and not left1 then
+  left1 = call('PTTL', KEYS[1])
+  if left1 == 0 then
+    left1 = 1
+  end
+end
+local report1 = {text1, (count1 or 0) + 0, (left1 or 0) + 0}
+local next = 0
+next = max(next, (left1 or 0) * 1000)
+own = min(8796093022207, own + granted)
+local due, wants, lag = t, min(1023, total + rest - granted), 0
+if granted < total and open > granted and held > 0 then
+  due = t + held + late
+else
+  held = 0
+  if wants > 0 then
+    if rival and known and granted == 0 then
+      lag = (tonumber(redis.pcall('ZRANK', waiters, id)) or 0) - unranked
+    elseif rival then
+      lag = (tonumber(redis.pcall('ZCOUNT', waiters, 0, '(' .. own)) or 0) - (known and granted > 0 and 1 or 0)
+    end
+    lag = max(0, min(100, lag * min(10, 250 / lead)))
+    due = t + min(5000, max(0, ceil(next / 1000))) + ceil(lag) + late
+  end
+end
+due = due + late / 2048
+if ahead then
+  redis.pcall('ZADD', waiters, own + wants / 1024, id, -due, id .. '!', -ahead, 'clock')
+else
+  redis.pcall('ZADD', waiters, own + wants / 1024, id, -due, id .. '!')
+end
+redis.pcall('PEXPIRE', waiters, 8000)
+if not leased then
+  return {0, answers or '*', report1, rival and 1 or 0, held * 1000, slow, lag * 1000, moved}
+end
+do
+  return {0, answers or '*', report1, leased, span, rival and 1 or 0, held * 1000, slow, lag * 1000, moved}
+end
+if leased then
+  return {0, answers or '*', report1, leased, span}
+end
+return {0, answers or '*', report1}
+
+---- charge
+local call = redis.call
+local KEYS = KEYS
+local ARGV = ARGV
+local most1, count1, left1, text1 = ARGV[2] + 0, call('GET', KEYS[1]), false, ''
+local match = string.match
+if count1 and count1 ~= '0' and (not match(count1, '^[1-9]%d*$') or #count1 > 16) then
+  return {3, 1, count1}
+end
+local granted, answers, want = ARGV[1] + 0, nil, 1
+local floor = math.floor
+do
+  local max = math.max
+  local min = math.min
+  local format = string.format
+  local amount = format('%d', max(0, min(granted, 9007199254740992 - (count1 or 0))))
+  if count1 then
+    count1 = call('INCRBY', KEYS[1], amount)
+  else
+    do
+      local time = call('TIME')
+      left1 = ARGV[3] - (time[1] * 1000 + floor(time[2] / 1000)) % ARGV[3]
+    end
+    call('SET', KEYS[1], amount, 'PX', left1)
+    count1 = granted
+  end
+end
+if count1 and not left1 then
+  left1 = call('PTTL', KEYS[1])
+  if left1 == 0 then
+    left1 = 1
+  end
+end
+if left1 == -1 then
+  do
+    local time = call('TIME')
+    left1 = ARGV[3] - (time[1] * 1000 + floor(time[2] / 1000)) % ARGV[3]
+  end
+  call('PEXPIRE', KEYS[1], left1)
+end
+if count1 and not left1 then
+  left1 = call('PTTL', KEYS[1])
+  if left1 == 0 then
+    left1 = 1
+  end
+end
+local report1 = {text1, (count1 or 0) + 0, (left1 or 0) + 0}
+return {0, '*', report1}
+
+---- release
+local call = redis.call
+local KEYS = KEYS
+local ARGV = ARGV
+local most1, count1, left1, text1 = ARGV[3] + 0, call('GET', KEYS[1]), false, ''
+local match = string.match
+if count1 and count1 ~= '0' and (not match(count1, '^[1-9]%d*$') or #count1 > 16) then
+  return {3, 1, count1}
+end
+local n, age = tonumber(ARGV[1]), ARGV[2]
+if count1 then
+  local length1 = ARGV[4]
+  local left = call('PTTL', KEYS[1])
+  if age == '' or left >= 0 and length1 - left >= age + 0 then
+    if n < count1 + 0 then
+      local format = string.format
+      call('DECRBY', KEYS[1], format('%d', n))
+    else
+      call('UNLINK', KEYS[1])
+    end
+  end
+end
+return 1
+
+---- peek
+local call = redis.call
+local KEYS = KEYS
+local ARGV = ARGV
+local most1, count1, left1, text1 = ARGV[1] + 0, call('GET', KEYS[1]), false, ''
+local match = string.match
+if count1 and count1 ~= '0' and (not match(count1, '^[1-9]%d*$') or #count1 > 16) then
+  return {3, 1, count1}
+end
+local answers, want = '*', 1
+if count1 and not left1 then
+  left1 = call('PTTL', KEYS[1])
+  if left1 == 0 then
+    left1 = 1
+  end
+end
+local report1 = {text1, (count1 or 0) + 0, (left1 or 0) + 0}
+return {0, answers, report1}
+
+---- drain
+local call = redis.call
+local KEYS = KEYS
+local ARGV = ARGV
+local most1, count1, left1, text1 = ARGV[2] + 0, call('GET', KEYS[1]), false, ''
+local match = string.match
+if count1 and count1 ~= '0' and (not match(count1, '^[1-9]%d*$') or #count1 > 16) then
+  return {3, 1, count1}
+end
+local free1 = most1 - (count1 or 0)
+local leave, answers, want, granted = ARGV[1] + 0, nil, 1, 0
+local min = math.min
+granted = min(free1) - leave
+local floor = math.floor
+if granted > 0 then
+  local format = string.format
+  local amount = format('%d', granted)
+  if count1 then
+    count1 = call('INCRBY', KEYS[1], amount)
+  else
+    do
+      local time = call('TIME')
+      left1 = ARGV[3] - (time[1] * 1000 + floor(time[2] / 1000)) % ARGV[3]
+    end
+    call('SET', KEYS[1], amount, 'PX', left1)
+    count1 = granted
+  end
+end
+answers = '*'
+if count1 and not left1 then
+  left1 = call('PTTL', KEYS[1])
+  if left1 == 0 then
+    left1 = 1
+  end
+end
+if left1 == -1 then
+  do
+    local time = call('TIME')
+    left1 = ARGV[3] - (time[1] * 1000 + floor(time[2] / 1000)) % ARGV[3]
+  end
+  call('PEXPIRE', KEYS[1], left1)
+end
+if count1 and not left1 then
+  left1 = call('PTTL', KEYS[1])
+  if left1 == 0 then
+    left1 = 1
+  end
+end
+local report1 = {text1, (count1 or 0) + 0, (left1 or 0) + 0}
+return {0, '*', report1}
+
