@@ -17,7 +17,7 @@ import (
 // [FixedWindow] with windows as long as in the calendar: a day on which clocks change has 23 or 25
 // hours. A unit begins at its first midnight. If clocks skip that midnight, the unit begins at the
 // first time after it, such as 01:00. If clocks go back over midnight, the repeated hours belong to
-// the unit that has begun.
+// the unit that has begun. The clock of Redis begins and ends units.
 //
 // Windows are shared by the name of the location: two locations with one name share a key, whatever
 // their rules. time.Local is named "Local" on all hosts: use it only if all hosts are set to the

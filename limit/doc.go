@@ -44,7 +44,8 @@
 //
 // # Clocks
 //
-// Policies count by the Client's clock. The default is the host's clock; [rratelimiter.WithClock]
+// A [FixedWindow] and a [Calendar] count by the clock of Redis, which ends their windows. Other policies count
+// by the Client's clock. The default is the host's clock; [rratelimiter.WithClock]
 // sets another one. With [rratelimiter.WithServerTime] it is the clock of the Redis server, so that
 // the skew between hosts does not matter. The time must be before 2255. Before 1970 time stands
 // still.
@@ -58,9 +59,6 @@
 //     cell.
 //   - A [TokenBucket] counts it until it is refilled, a [LeakyBucket] until it has leaked, a
 //     [Smooth] until it is paid for.
-//   - A [FixedWindow] counts its grants until an interval after the first of them.
-//   - An aligned window and a [Calendar] unit count theirs until the length of the window after the
-//     last of them. If a clock is set back later than that, the same window is empty again.
 //   - An [InFlight] counts each grant for its Lease.
 //   - A [Pause] and a [Penalty] end when their key expires, by the clock of Redis.
 //
@@ -70,10 +68,7 @@
 // Leased permits are used before the end of the window that counts them. The other policies do not
 // lease, and none does beside one of them. During a pause, nothing is leased.
 //
-// A lease ends with its window by the clock of its Client. If that clock is behind another one by
-// s, the process may use its lease for s after the other has opened the next window. That is at
-// most the length of the lease, and for a [FixedWindow] at most a sixteenth of the window. With
-// [rratelimiter.WithServerTime] a window ends for all Clients at the same time.
+// A lease is at most a sixteenth of its window.
 //
 // # Keys
 //

@@ -16,6 +16,7 @@ import (
 type Policy struct {
 	Limit int64
 	policymodel.Model
+	ByServer bool // the clock of the server ends its windows: the times of its decisions are not compared
 }
 
 // policies is the state of a limiter of package limit: of each policy, in their order.
@@ -67,6 +68,9 @@ func (s policies) clone() policies {
 // step applies a call at a time. It reports whether the model gives the answer of the call; if that
 // was lost, any answer is right.
 func (s policies) step(in Input, out Output, at int64) bool {
+	if s[0].ByServer {
+		at = begin
+	}
 	switch in.Call {
 	case Reset: // the state is new
 		return true
@@ -127,6 +131,9 @@ func (s policies) decides(d rratelimiter.Decision, allowed bool, permits, at int
 			retry = max(retry, p.Wait(at, permits))
 		}
 	}
+	if s[0].ByServer {
+		d.RetryAfter, d.ResetAfter = known(d.RetryAfter, retry), known(d.ResetAfter, reset)
+	}
 	return d.Allowed == allowed && d.RetryAfter == micros(retry) &&
 		(d.ResetAfter-micros(reset)).Abs() <= time.Microsecond &&
 		slices.ContainsFunc(s, func(p Policy) bool {
@@ -142,8 +149,20 @@ func (s policies) shows(all []rratelimiter.Decision, at int64) bool {
 		wait := p.Wait(at, 1)
 		want[i] = rratelimiter.Decision{Allowed: wait == 0, Limit: p.Limit, Remaining: p.remaining(at),
 			RetryAfter: micros(wait), ResetAfter: micros(p.Reset(at))}
+		if p.ByServer && i < len(all) {
+			all = slices.Clone(all)
+			all[i].RetryAfter, all[i].ResetAfter = known(all[i].RetryAfter, wait), known(all[i].ResetAfter, p.Reset(at))
+		}
 	}
 	return slices.Equal(all, want)
+}
+
+// known returns the time that is wanted, if both are above 0, else d.
+func known(d time.Duration, wanted int64) time.Duration {
+	if d > 0 && wanted > 0 {
+		return micros(wanted)
+	}
+	return d
 }
 
 func (p Policy) remaining(at int64) int64 { return max(0, p.Free(at)) }

@@ -32,16 +32,18 @@ const (
 
 // one returns a scheme of one policy.
 func one(p limit.Policy, model policymodel.Model) scheme {
-	return scheme{window, []limit.Policy{p}, []Policy{{quota, model}}}
+	return scheme{window, []limit.Policy{p}, []Policy{{quota, model, false}}}
+}
+
+// byServer returns a scheme of a policy whose windows end by the clock of the server: none does in a history.
+func byServer(p limit.Policy) scheme {
+	return scheme{window, []limit.Policy{p}, []Policy{{quota, &policymodel.FixedWindow{Permits: quota, Interval: micro}, true}}}
 }
 
 var schemes = []scheme{
-	one(limit.FixedWindow{Permits: quota, Interval: window},
-		&policymodel.FixedWindow{Permits: quota, Interval: micro}),
-	one(limit.FixedWindow{Permits: quota, Interval: window, Aligned: true},
-		&policymodel.FixedWindow{Permits: quota, Interval: micro, Aligned: true}),
-	{24 * time.Hour, []limit.Policy{limit.Calendar{Permits: quota, Unit: limit.Day}},
-		[]Policy{{quota, &policymodel.Calendar{Permits: quota, Unit: policymodel.Day, In: time.UTC}}}},
+	byServer(limit.FixedWindow{Permits: quota, Interval: window}),
+	byServer(limit.FixedWindow{Permits: quota, Interval: 10_000 * window, Aligned: true}),
+	byServer(limit.Calendar{Permits: quota, Unit: limit.Year}),
 	one(limit.SlidingWindow{Permits: quota, Interval: window},
 		&policymodel.SlidingWindow{Permits: quota, Cell: micro / 10, Cells: 10}),
 	one(limit.SlidingLog{Permits: quota, Interval: window},
@@ -56,12 +58,12 @@ var schemes = []scheme{
 		&policymodel.InFlight{Permits: quota, Lease: micro}),
 	{window, []limit.Policy{limit.SlidingLog{Permits: quota, Interval: window},
 		limit.InFlight{Permits: quota / 2, Lease: window / 4}},
-		[]Policy{{quota, &policymodel.SlidingLog{Permits: quota, Interval: micro}},
-			{quota / 2, &policymodel.InFlight{Permits: quota / 2, Lease: micro / 4}}}},
+		[]Policy{{quota, &policymodel.SlidingLog{Permits: quota, Interval: micro}, false},
+			{quota / 2, &policymodel.InFlight{Permits: quota / 2, Lease: micro / 4}, false}}},
 	{window, []limit.Policy{limit.SlidingLog{Permits: quota, Interval: window},
 		limit.TokenBucket{Capacity: quota / 2, Refill: 3, Interval: window}},
-		[]Policy{{quota, &policymodel.SlidingLog{Permits: quota, Interval: micro}},
-			{quota / 2, &policymodel.TokenBucket{Capacity: quota / 2, Refill: 3, Interval: micro}}}},
+		[]Policy{{quota, &policymodel.SlidingLog{Permits: quota, Interval: micro}, false},
+			{quota / 2, &policymodel.TokenBucket{Capacity: quota / 2, Refill: 3, Interval: micro}, false}}},
 }
 
 // TestPolicies_GoClients_IsLinearizable: each policy and two policies together.

@@ -1005,7 +1005,7 @@ if count1 then
   local left = call('PTTL', KEYS[1])
   if age == '' or left >= 0 and length1 - left >= age + 0 then
     if n < count1 + 0 then
-      call('DECRBY', KEYS[1], format('%d', n))
+      call('INCRBY', KEYS[1], format('%d', -n))
     else
       call('UNLINK', KEYS[1])
     end

@@ -414,7 +414,7 @@ if count1 then
   if age == '' or left >= 0 and length1 - left >= age + 0 then
     if n < count1 + 0 then
       local format = string.format
-      call('DECRBY', KEYS[1], format('%d', n))
+      call('INCRBY', KEYS[1], format('%d', -n))
     else
       call('UNLINK', KEYS[1])
     end

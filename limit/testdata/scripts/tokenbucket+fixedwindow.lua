@@ -611,7 +611,7 @@ if count2 then
   local left = call('PTTL', KEYS[2])
   if age == '' or left >= 0 and length2 - left >= age + 0 then
     if n < count2 + 0 then
-      call('DECRBY', KEYS[2], format('%d', n))
+      call('INCRBY', KEYS[2], format('%d', -n))
     else
       call('UNLINK', KEYS[2])
     end
