@@ -37,12 +37,10 @@ end
 --@ lease  in: count@ left@ span  out: left@ span
 -- Leased permits are used in the window that counts them.
 --@include length
-if count@ then
-  --@include left
-else
+if not count@ then
   --@include begin
 end
-span = min(span, floor(length@ / 16), left@ + 0)
+span = min(span, floor(length@ / 16), count@ and call('PTTL', KEYS[@1]) or left@ + 0)
 
 --@ take  in: amount count@ granted left@  out: count@ left@
 if count@ then

@@ -54,21 +54,14 @@ local floor = math.floor
 if span and span ~= '' then
   leased, span = 0, tonumber(span)
   local length1 = ARGV[3]
-  if count1 then
-    if count1 and not left1 then
-      left1 = call('PTTL', KEYS[1])
-      if left1 == 0 then
-        left1 = 1
-      end
-    end
-  else
+  if not count1 then
     do
       local time = call('TIME')
       left1 = ARGV[3] - (time[1] * 1000 + floor(time[2] / 1000)) % ARGV[3]
     end
   end
   local min = math.min
-  span = min(span, floor(length1 / 16), left1 + 0)
+  span = min(span, floor(length1 / 16), count1 and call('PTTL', KEYS[1]) or left1 + 0)
   if granted == total and span > 0 then
     local ceil = math.ceil
     local max = math.max

@@ -65,18 +65,11 @@ local leased, span = nil, ARGV[7 + 5]
 if span and span ~= '' then
   leased, span = 0, tonumber(span)
   local length1 = ARGV[3]
-  if count1 then
-    if count1 and not left1 then
-      left1 = call('PTTL', KEYS[1])
-      if left1 == 0 then
-        left1 = 1
-      end
-    end
-  else
+  if not count1 then
     left1 = ARGV[3]
   end
   local floor = math.floor
-  span = min(span, floor(length1 / 16), left1 + 0)
+  span = min(span, floor(length1 / 16), count1 and call('PTTL', KEYS[1]) or left1 + 0)
   if granted == total and span > 0 then
     local ceil = math.ceil
     leased = max(0, min(tonumber(ARGV[7 + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
@@ -460,7 +453,7 @@ if count1 then
   if age == '' or left >= 0 and length1 - left >= age + 0 then
     if n < count1 + 0 then
       local format = string.format
-      call('DECRBY', KEYS[1], format('%d', n))
+      call('INCRBY', KEYS[1], format('%d', -n))
     else
       call('UNLINK', KEYS[1])
     end

@@ -120,8 +120,8 @@ func TestAudit_EachDamage_IsReportedAndRepaired(t *testing.T) {
 		}, nil, 0, []string{"PTTL {u}:window:8640000000000>8640000000000"}},
 		{
 			"policy that ends in the future, without expiry",
-			func() { s.words("SET", "{u}:window:1000", "epochs "+at(-time.Hour)+" 3") },
-			nil, 0, []string{"PTTL {u}:window:1000>3500000"}},
+			func() { s.words("RPUSH", "{u}:log:1000", "epochs "+at(-time.Hour)+" 0 3 3") },
+			nil, 0, []string{"PTTL {u}:log:1000>3500000"}},
 		{"window above the rate", func() { put(s, "a", "-3", grant("12345678", 9), grant("x2345678", 4)) },
 			[]string{"13 permits were granted within one interval"}, 1, nil},
 		{"an interval apart", func() {
