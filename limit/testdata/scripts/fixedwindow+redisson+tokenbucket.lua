@@ -825,17 +825,10 @@ local leased, span = nil, ARGV[10 + 5]
 if span and span ~= '' then
   leased, span = 0, tonumber(span)
   local length1 = ARGV[5]
-  if count1 then
-    if count1 and not left1 then
-      left1 = call('PTTL', KEYS[1])
-      if left1 == 0 then
-        left1 = 1
-      end
-    end
-  else
+  if not count1 then
     left1 = ARGV[5]
   end
-  span = min(span, floor(length1 / 16), left1 + 0)
+  span = min(span, floor(length1 / 16), count1 and call('PTTL', KEYS[1]) or left1 + 0)
   if granted == total and span > 0 then
     leased = max(0, min(tonumber(ARGV[10 + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
     granted = granted + leased

@@ -314,17 +314,10 @@ local leased, span = nil, ARGV[8 + 5]
 if span and span ~= '' then
   leased, span = 0, tonumber(span)
   local length2 = ARGV[8]
-  if count2 then
-    if count2 and not left2 then
-      left2 = call('PTTL', KEYS[2])
-      if left2 == 0 then
-        left2 = 1
-      end
-    end
-  else
+  if not count2 then
     left2 = ARGV[8]
   end
-  span = min(span, floor(length2 / 16), left2 + 0)
+  span = min(span, floor(length2 / 16), count2 and call('PTTL', KEYS[2]) or left2 + 0)
   if granted == total and span > 0 then
     leased = max(0, min(tonumber(ARGV[8 + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
     granted = granted + leased
