@@ -312,3 +312,42 @@ func TestRecipes_CostKnownAfterwards(t *testing.T) {
 		assert.Equal(t, 200, post(export, "", "X-User", "ada").Code)
 	})
 }
+
+func TestMoving_Reserve_IsThatOfABucket(t *testing.T) {
+	page, err := os.ReadFile("../../docs/moving.md")
+	require.NoError(t, err)
+	runs, err := os.ReadFile("recipes_test.go")
+	require.NoError(t, err)
+	blocks := strings.Split(string(page), "```go\n")[1:]
+	assert.Len(t, blocks, 2)
+	for _, block := range blocks {
+		code, _, _ := strings.Cut(block, "```")
+		for line := range strings.Lines(code) {
+			assert.True(t, strings.Contains(string(runs), strings.TrimSpace(line)), line)
+		}
+	}
+	run(t, func(t *testing.T, client *rratelimiter.Client) {
+		ctx := t.Context()
+		limiter := limit.New(client, "reports", limit.TokenBucket{Capacity: 20, Refill: 10, Interval: time.Second})
+		err := limiter.Acquire(ctx, 1) // rate.NewLimiter(10, 20) and Wait(ctx) of x/time/rate, for all processes together
+		require.NoError(t, err)
+		const each = 100 * time.Millisecond
+		reserve := func(n int64) time.Duration {
+			delay, err := reserve(ctx, limiter, n, each)
+			require.NoError(t, err)
+			return delay
+		}
+		assert.Zero(t, reserve(18))
+		assert.Zero(t, reserve(1))
+		assert.Equal(t, each, reserve(1))
+		assert.Equal(t, 4*each, reserve(3))
+		require.NoError(t, limiter.Release(ctx, 3))
+		assert.Equal(t, 2*each, reserve(1))
+	})
+}
+
+// reserve is ReserveN of a bucket that gets a permit in each time.
+func reserve(ctx context.Context, l *limit.Limiter, n int64, each time.Duration) (delay time.Duration, err error) {
+	d, err := l.Charge(ctx, n) // takes n in any case
+	return max(0, d.RetryAfter-each), err
+}
