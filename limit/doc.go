@@ -83,7 +83,8 @@
 // [Taken.Settle] leaves "{user:7}:settled:" and 16 digits for half a minute.
 //
 // If a deployment changes the policies of a name, they take effect with the next call. A policy of
-// the same kind and interval keeps its grants; others begin with all permits free.
+// the same kind and interval keeps its grants; others begin with all permits free. Under a lower rate, the
+// taken permits return at that rate from its first call on, unless the key has expired before.
 //
 // # Middleware
 //

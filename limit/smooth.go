@@ -75,16 +75,16 @@ func smoothOfKey(word, rest string) Smooth {
 	return p
 }
 
-// read reads "<epoch> <stored permits> <at, us> <wait, us>".
+// read reads "<epoch> <stored permits> <at, us> <wait, us> <rate>".
 func (p Smooth) read(c policy.Content) (s policy.State, ok bool) {
 	fields := strings.Split(c.Text, " ")
-	if len(fields) != 4 {
+	if len(fields) != 5 {
 		return s, false
 	}
 	if _, err := strconv.ParseFloat(fields[1], 64); err != nil {
 		return s, false
 	}
-	n, ok := numbersOf(fields[2:]...)
+	n, ok := numbersOf(fields[2:4]...)
 	if !ok {
 		return s, false
 	}
@@ -165,7 +165,8 @@ func (p Smooth) most() int64 {
 
 func (p Smooth) forecast(r *redisx.Reply) forecast {
 	taken := p.Permits - r.Number() // below 0 if more are stored
-	return smoothForecast{usage{p.Permits, taken}, micros(r.Number()), micros(r.Number()), p.curve().stable}
+	next, idle := micros(r.Number()), micros(r.Number())
+	return smoothForecast{usage{p.Permits, taken}, next, min(idle, stays(r)), p.curve().stable}
 }
 
 // smoothForecast is a time from which the next request is granted. The free permits are those stored.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rratelimiter/rratelimiter/internal/engine"
 	"github.com/rratelimiter/rratelimiter/internal/policy"
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
@@ -35,14 +36,14 @@ var _ = policy.Register(policy.Kind[TokenBucket]{
 	Read:  TokenBucket.read,
 })
 
-// read reads "<epoch> <at, us> <taken> <part>", and the refunded parts after it. The key expires
+// read reads "<epoch> <at, us> <taken> <part> <rate>", and the refunded parts after it. The key expires
 // fullFor after the bucket is full, from which the refill is computed.
 func (p TokenBucket) read(c policy.Content) (s policy.State, ok bool) {
 	fields := strings.Split(c.Text, " ")
-	if len(fields) != 4 && len(fields) != 5 {
+	if len(fields) != 5 && len(fields) != 6 {
 		return s, false
 	}
-	for _, field := range fields[4:] { // it may be larger than an int64
+	for _, field := range fields[4:] { // they may be larger than an int64
 		if field == "" || strings.Trim(field, "0123456789") != "" {
 			return s, false
 		}
@@ -93,8 +94,16 @@ func (p TokenBucket) forecast(r *redisx.Reply) forecast { return p.bucket(r) }
 
 func (p TokenBucket) bucket(r *redisx.Reply) bucketForecast {
 	return bucketForecast{
-		usage{p.Capacity, r.Number()}, p.Refill, p.Interval.Microseconds(), r.Number(), micros(r.Number()),
+		usage{p.Capacity, r.Number()}, p.Refill, p.Interval.Microseconds(), r.Number(), micros(r.Number()), stays(r),
 	}
+}
+
+// stays reads how long the state that Peek reports stays, if a call with another rate has set its TTL.
+func stays(r *redisx.Reply) time.Duration {
+	if r.Len() == 0 {
+		return engine.Never
+	}
+	return micros(r.Number())
 }
 
 // bucketForecast is a bucket that fills, or empties, evenly.
@@ -103,6 +112,7 @@ type bucketForecast struct {
 	refill, interval int64
 	part             int64         // of another permit that is taken, in parts of an interval
 	begins           time.Duration // from now: above 0 if the clock was set back, below 0 for a waiter
+	stays            time.Duration // at most
 }
 
 func (o bucketForecast) Free() int64 { return o.usage.Free() - min(o.part, 1) }
@@ -116,7 +126,7 @@ func (o bucketForecast) after(permits int64) time.Duration {
 		return 0
 	}
 	after := math.Ceil(missing / float64(o.refill))
-	return max(0, add(micros(int64(min(after, math.MaxInt64/2))), o.begins))
+	return min(o.stays, max(0, add(micros(int64(min(after, math.MaxInt64/2))), o.begins)))
 }
 
 func (o bucketForecast) wait(permits int64) (time.Duration, bool) { return o.after(permits), true }

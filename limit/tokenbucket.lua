@@ -1,24 +1,30 @@
 -- TokenBucket. ARGV: capacity, refill, interval in microseconds. The key holds "<epoch> <at>
--- <taken> <part>", then " <refunded>" if permits were refunded:
+-- <taken> <part> <rate>", then " <refunded>" if permits were refunded:
 --   at        The time of the state, in microseconds.
 --   taken     The permits that are missing from a full bucket at that time.
 --   part      The part of another permit that is missing. A permit has as many parts as the
 --             interval has microseconds. All other amounts are in parts.
+--   rate      The refill by which the TTL was set; 0 if a lower one, of another version of a program,
+--             has set it.
 --   refunded  The amount that refunds returned in this epoch.
 --
--- TTL: until the bucket is full, and a second more: see backdate in scripts/acquire.lua.
+-- TTL: until the bucket is full, and a second more: see backdate in scripts/acquire.lua. A call with
+-- another rate does not shorten it, and a denial prolongs it.
 
---@ read  out: at@ capacity@ early@ epoch@ free@ interval@ missing@ most@ part@ refill@ refunded@ taken@ text@
+--@ read  out: at@ capacity@ early@ epoch@ free@ interval@ missing@ most@ other@ part@ refill@ refunded@ taken@
+--+ text@
+-- Sets other@, whether a call with another rate has set the TTL.
 local capacity@, refill@, interval@ = ARGV[@1] + 0, ARGV[@2] + 0, ARGV[@3] + 0
 -- missing is a whole number while it is below 2^53. format accepts numbers below 2^63 for %d. early is
 -- what would have been refilled while the bucket was full and a caller waited: the state of a waiter is
 -- that of the time from which it counts.
-local at@, missing@, refunded@, early@, epoch@ = now, 0, 0, 0, false
+local at@, missing@, refunded@, early@, epoch@, other@ = now, 0, 0, 0, false, false
 local text@ = call('GET', KEYS[@1]) or ''
 if text@ ~= '' then
-  local word, at, taken, part, rest = match(text@, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
+  local word, at, taken, part, rate, rest = match(text@, '^(%w+) (%d+) (%d+) (%d+) (%d+)(.*)$')
   local refunded = match(rest or '', '^ (%d+)$')
-  if not word or #at > 18 or #taken > 16 or #part > 16 or rest ~= '' and (not refunded or #refunded > 99) then
+  if not word or #at > 18 or max(#taken, #part, #rate) > 16
+      or rest ~= '' and (not refunded or #refunded > 99) then
     return {3, @, text@}
   end
   -- The base 10 is for leading zeros. miniredis reads numbers from 2^63 on only with a point.
@@ -35,37 +41,50 @@ if text@ ~= '' then
       missing@, at@ = max(0, missing@ - (now - at@) * refill@), now
     end
   end
-  epoch@ = missing@ > 0 and word
+  epoch@, other@ = missing@ > 0 and word, rate ~= ARGV[@2]
 end
 local part@ = fmod(missing@, interval@)
 local taken@ = floor((missing@ - part@) / interval@ + 0.5)
 local free@, most@ = capacity@ - taken@ - (part@ > 0 and 1 or 0) + floor(early@ / interval@), capacity@
 
---@ write  in: at@ epoch@ interval@ missing@ part@ refill@ refunded@ taken@ text@  out: part@ taken@ text@
+--@ life  in: at@ missing@ refill@
+local life = max(1, min(9007199254740, ceil((missing@ / refill@ + (at@ - now)) / 1000) + 1000))
+
+--@ write  in: at@ epoch@ interval@ missing@ other@ part@ refill@ refunded@ taken@ text@  out: part@ taken@ text@
 part@ = fmod(missing@, interval@)
 taken@ = floor((missing@ - part@) / interval@ + 0.5)
 if missing@ > 0 then
-  text@ = format('%s %d %d %d', epoch@, at@, taken@, part@)
+  --@include life
+  local left = other@ and call('PTTL', KEYS[@1]) or 0
+  text@ = format('%s %d %d %d %s', epoch@, at@, taken@, part@, left > life and '0' or ARGV[@2])
   if refunded@ > 0 then
     text@ = text@ .. format(' %.0f', refunded@)
   end
-  local life = ceil((missing@ / refill@ + (at@ - now)) / 1000) + 1000
-  call('SET', KEYS[@1], text@, 'PX', format('%d', max(1, min(9007199254740, life))))
+  call('SET', KEYS[@1], text@, 'PX', format('%d', max(left, life)))
 else
   text@ = ''
   call('UNLINK', KEYS[@1])
 end
 
---@ take  in: at@ epoch epoch@ granted interval@ missing@ part@ refill@ refunded@ taken@ text@
---+ out: epoch@ missing@ part@ refunded@ taken@ text@
+--@ settle  in: at@ epoch@ granted interval@ missing@ other@ part@ refill@ refunded@ taken@ text@  out: text@
+-- A state that a call with a higher rate has left lives as long as a denial says.
+if granted == 0 and other@ and epoch@ then
+  --@include life
+  if call('PTTL', KEYS[@1]) < life - 1000 then
+    --@include write
+  end
+end
+
+--@ take  in: at@ epoch epoch@ granted interval@ missing@ other@ part@ refill@ refunded@ taken@ text@
+--+ out: epoch@ missing@ other@ part@ refunded@ taken@ text@
 if not epoch@ then
-  epoch@, refunded@ = epoch, 0
+  epoch@, refunded@, other@ = epoch, 0, false
 end
 -- Only Charge reaches the largest amount.
 missing@ = min(9007199254740992 * interval@, missing@ + granted * interval@)
 --@include write
 
---@ release  in: at@ epoch@ interval@ missing@ n part@ receipts refill@ refunded@ taken@ text@
+--@ release  in: at@ epoch@ interval@ missing@ n other@ part@ receipts refill@ refunded@ taken@ text@
 --+ out: missing@ part@ refunded@ taken@ text@
 -- Returns permits at once. With a receipt, returns no more than is still missing because of the grant.
 -- What is still missing because of the grant is at least the smaller of these:
@@ -75,7 +94,7 @@ do
   local receipt = receipts[@]
   local due = n * interval@
   if receipt then
-    local word, at, taken, part, rest = match(receipt, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
+    local word, at, taken, part, rest = match(receipt, '^(%w+) (%d+) (%d+) (%d+) %d+(.*)$')
     if word and word == epoch@ then
       local refilled, before = (at@ - at) * refill@, tonumber((match(rest, '^ (%d+)') or '0') .. '.')
       due = min(due, max(due, tonumber(taken, 10) * interval@ + part - refunded@ + before) - refilled)
@@ -92,6 +111,12 @@ end
 
 --@ report  in: at@ part@ taken@ text@  out: report@
 local report@ = {text@, taken@, part@, at@ - now}
+
+--@ peek  in: epoch@ other@ report@
+-- Peek and Drain do not prolong the TTL, so they report no time beyond it.
+if epoch@ and other@ then
+  report@[5] = max(0, call('PTTL', KEYS[@1])) * 1000
+end
 
 --@ next  in: capacity@ interval@ missed missing@ next refill@  out: next
 next = max(next, (((missed or 1) - capacity@) * interval@ + missing@) / refill@)

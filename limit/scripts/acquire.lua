@@ -37,7 +37,8 @@
 --   next     Raises next, the microseconds until missed permits are free for a caller that waits.
 --   lease    Lowers span, the milliseconds in which leased permits are used. A policy without it
 --            cannot lease.
---   settle   Runs before the others take, also if nothing is granted.
+--   settle   Runs before the others take, also if nothing is granted. Keeps the state for as long as a
+--            denial says.
 --   denied   Runs before the others take. beside@ is free permits: see beside in penalty.go.
 --   take     Takes granted permits, more than 0, and sets text@. Their number as a text is in amount.
 --   place    The same in acquire alone, for permits that requests hold: each has a place of its own.
@@ -55,6 +56,7 @@
 --   drain    Takes what is free but for leave permits.
 --   report   Sets report@, which the Go side reads: first text@, then numbers, up to those that
 --            determine when want permits are free.
+--   peek     Adds to report@ of a call that does not prolong the TTL.
 --
 -- The text of a state begins with an epoch, a random word of the call that began it. A state begins
 -- without taken permits: after its key expired, was evicted or was reset. A refund for another epoch

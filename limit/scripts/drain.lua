@@ -14,4 +14,5 @@ local leave, answers, want, granted = ARGV[1] + 0, nil, 1, 0
 answers = '*'
 --@each expire
 --@each report
+--@each peek
 return {0, '*', report@@}

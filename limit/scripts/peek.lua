@@ -8,4 +8,5 @@ local backdate = nil
 --@each again
 local answers, want = '*', 1
 --@each report
+--@each peek
 return {0, answers, report@@}
