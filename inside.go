@@ -91,7 +91,7 @@ func sameSlot(keys ...string) error {
 	if tag := redisx.Tag(keys[0]); tag == keys[0] {
 		keys = append(slices.Clip(keys), "{"+tag+"}:")
 	}
-	return checkSlots(keys...)
+	return shareSlot("use one non-empty hash tag in all names, as in {tenant}:requests and {tenant}:tokens", keys)
 }
 
 // forecastOf returns the forecast of a limiter in a reply of package limit's scripts.

@@ -53,6 +53,8 @@ func TestJoin_RedisComesAfterConnect_IsValid(t *testing.T) {
 		}, time.Minute, 10*time.Millisecond)
 		if cluster {
 			require.ErrorIs(t, err, rratelimiter.ErrCrossSlot)
+			require.ErrorContains(t, err, "use one non-empty hash tag in all names")
+			require.NotContains(t, err.Error(), "without braces", "which these names are")
 			require.ErrorIs(t, redistest.Err(client.Limiter("a}b").Take(t.Context(), 1)), rratelimiter.ErrCrossSlot)
 		} else {
 			require.NoError(t, err)

@@ -216,6 +216,18 @@ func TestParse_JSON_IsRead(t *testing.T) {
 	assert.ErrorContains(t, err, `f.json:1:26: rules[0].nam: unknown field "nam"`)
 }
 
+// TestParse_FieldOfAPolicy_IsNamedAsInTheFile, and not as in Go.
+func TestParse_FieldOfAPolicy_IsNamedAsInTheFile(t *testing.T) {
+	for limits, want := range map[string]string{
+		"{in_flight: 2}":         "lease of in_flight is 0s, want whole milliseconds",
+		"[9/h, {policy: pause}]": "most of pause is 0s, want whole milliseconds",
+	} {
+		_, err := Parse("f.yaml", []byte("match: all\nrules:\n- {name: a, key: all, limits: "+limits+"}\n"))
+		assert.ErrorContains(t, err, want)
+		assert.NotContains(t, err.Error(), "InFlight.")
+	}
+}
+
 // An error in what an anchor names has the field of each use.
 func TestParse_Anchors_AreResolved(t *testing.T) {
 	const text = "match: all\nrules:\n- &a {name: a, key: ip, limits: &l 10/h}\n" +

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
@@ -70,7 +71,11 @@ func (e *callError) Error() string {
 	if errors.Is(e.err, ErrDown) {
 		return fmt.Sprintf("rratelimiter: limiter %q: %s is down: the call was not sent", e.limiter, e.node)
 	}
-	return fmt.Sprintf("rratelimiter: limiter %q: %s: %v", e.limiter, e.node, e.err)
+	reason := e.err.Error()
+	for _, of := range []string{"limit", "rratelimiter"} { // the limiter is named once
+		reason = strings.ReplaceAll(reason, fmt.Sprintf("%s: limiter %q: ", of, e.limiter), "")
+	}
+	return fmt.Sprintf("rratelimiter: limiter %q: %s: %s", e.limiter, e.node, reason)
 }
 
 func (e *callError) Unwrap() error { return e.err }

@@ -71,10 +71,23 @@ func (d *Decoder) Policy(n *Node, kind policy.Kind[any], rate policy.Rate, state
 		return nil
 	}
 	if err := limit.Validate(p); err != nil {
-		d.Fail(n, "%s", ReasonOf(err))
+		d.Fail(n, "%s", reasonInFile(err, kind))
 		return nil
 	}
 	return p
+}
+
+// reasonInFile returns the text of the error of a policy. It names a field as the file does: lease, and not
+// InFlight.Lease.
+func reasonInFile(err error, kind policy.Kind[any]) string {
+	reason := ReasonOf(err)
+	of, rest, ok := strings.Cut(reason, " ")
+	for _, f := range kind.Fields {
+		if _, field, _ := strings.Cut(of, "."); ok && strings.EqualFold(field, strings.ReplaceAll(f.Name, "_", "")) {
+			return f.Name + " of " + kind.Name + " " + rest
+		}
+	}
+	return reason
 }
 
 // nested decodes the mapping with the fields of a policy.
