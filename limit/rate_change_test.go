@@ -30,8 +30,8 @@ var lowered = map[string]struct{ old, now Policy }{
 	"smooth":          {Smooth{Permits: 10, Interval: time.Second}, Smooth{Permits: 1, Interval: time.Second}},
 	"smooth, stores":  {Smooth{10, time.Second, time.Second, 0}, Smooth{10, time.Second, time.Minute, 0}},
 	"warm-up":         {Smooth{10, time.Second, 0, 2 * time.Second}, Smooth{2, time.Second, 0, 10 * time.Second}},
-	"places":          {InFlight{20, time.Minute}, InFlight{5, time.Minute}},
-	"places, shorter": {InFlight{20, time.Minute}, InFlight{5, time.Second}},
+	"places":          {InFlight{Permits: 20, Lease: time.Minute}, InFlight{Permits: 5, Lease: time.Minute}},
+	"places, shorter": {InFlight{Permits: 20, Lease: time.Minute}, InFlight{Permits: 5, Lease: time.Second}},
 }
 
 // denying are calls that are denied.

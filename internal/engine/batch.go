@@ -247,6 +247,8 @@ type Lease struct {
 	Reset   time.Duration // from the call until all permits are free
 	Parts   []Answer      // of each part, for an Ask with Each; nil without parts
 	Refund  receipt.Refund
+
+	came time.Time // when the reply came
 }
 
 // Forecast predicts, from a reply, when permits are free. It is immutable.
@@ -318,6 +320,8 @@ type Result struct {
 	// Of the receipt for the granted permits; nil if the Protocol has none.
 	Refund receipt.Refund
 	Hold   *hold.Hold
+
+	sent time.Time // when the call was sent, if the limiter has leases
 }
 
 // Request is one caller's request for permits, and later its result. Protocol.Answer sets the result

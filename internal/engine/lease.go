@@ -22,6 +22,7 @@ type leaseSet struct {
 	newest         activeLease   // that arrived, also once it is used up: decisions report its numbers
 	free           int64         // permits that are free in Redis, by the last reply, less those granted since
 	taken          int64         // permits that calls were granted since the newest lease
+	beside         int64         // permits that other calls were granted while the call in flight asks for a lease
 	demanded       int64         // permits requested since spanBegan
 	demandedBefore int64         // permits requested in the span before that
 	spanBegan      time.Time
@@ -63,7 +64,8 @@ func (h *leaseSet) take(ask Ask, result *Result) (ok, fetch bool) {
 		s.unused -= ask.Most()
 		result.Allowed, result.Granted, result.From, result.Refund = true, ask.Most(), FromLease, s.Refund
 		if ask.Detail {
-			result.Limit, result.Remaining = h.newest.Limit, max(0, h.free)+h.unused(now)
+			result.Limit = h.newest.Limit
+			result.Remaining = min(result.Limit, max(0, h.free)+h.unused(now))
 			result.ResetAfter = h.newest.Reset - now.Sub(h.newest.sent)
 		}
 		if ask.Each {
@@ -76,16 +78,22 @@ func (h *leaseSet) take(ask Ask, result *Result) (ok, fetch bool) {
 }
 
 // addTo adds the leased permits to a result of Redis, which does not know how many are unused. They
-// are granted to a request with UpTo, and remain for others. The entry is locked.
+// are granted to a request with UpTo, and remain for others. Those of a lease that Redis may have granted after
+// the result are still free in it, so they do not count twice. The entry is locked.
 func (h *leaseSet) addTo(result *Result, ask Ask) {
 	if ask.UpTo > 0 {
 		h.grantUpTo(result, ask.Most())
 	}
-	left := h.unused(time.Now())
-	result.Remaining += left
-	parts := result.Parts
-	for i := range parts {
-		parts[i].Remaining += left
+	left, now := int64(0), time.Now()
+	for i := range h.leases {
+		if s := &h.leases[i]; !s.expired(now) && (s.came.Before(result.sent) || s.sent.Equal(result.sent)) {
+			left += s.unused
+		}
+	}
+	result.Remaining = min(result.Remaining+left, max(result.Remaining, result.Limit))
+	for i := range result.Parts {
+		one := &result.Parts[i]
+		one.Remaining = min(one.Remaining+left, max(one.Remaining, one.Limit))
 	}
 }
 
@@ -108,7 +116,7 @@ func (h *leaseSet) grantUpTo(result *Result, most int64) {
 func (h *leaseSet) parts(now time.Time) []Answer {
 	parts, left := slices.Clone(h.newest.Parts), h.unused(now)
 	for i := range parts {
-		parts[i].Remaining = max(0, parts[i].Remaining-h.taken) + left
+		parts[i].Remaining = min(max(0, parts[i].Remaining-h.taken)+left, max(parts[i].Remaining, parts[i].Limit))
 		parts[i].ResetAfter -= now.Sub(h.newest.sent)
 	}
 	return parts
@@ -186,7 +194,7 @@ func (h *leaseSet) plan(b *Batch) {
 		return
 	}
 	b.Lease.Permits, b.Lease.Span, b.sent.revokes = permits, h.span, h.revokes
-	h.fetch = h.beginTransfer()
+	h.fetch, h.beside = h.beginTransfer(), 0
 }
 
 // store counts the permits of a call, and stores its lease if it asked for one. It returns the release of a
@@ -196,12 +204,19 @@ func (h *leaseSet) store(b *Batch) (discarded release) {
 		return nil
 	}
 	h.taken += b.Granted
-	if b.err == nil && b.Forecast != nil {
-		h.free = b.Forecast.Free()
-	} else {
+	switch {
+	case b.err != nil || b.Forecast == nil:
 		h.free -= b.Granted
+	case b.sent.at.After(h.newest.came):
+		h.free = b.Forecast.Free()
+	default: // Redis may have computed it before the newest lease
+		h.free = min(h.free, b.Forecast.Free())
+	}
+	for _, r := range b.Requests {
+		r.sent = b.sent.at
 	}
 	if b.Lease.Span == 0 {
+		h.beside += b.Granted
 		return nil
 	}
 	fetch := h.fetch
@@ -224,12 +239,14 @@ func (h *leaseSet) add(b *Batch, fetch *transfer) (discarded release) {
 	}
 	// The permits of callers that have left belong to the same grant.
 	s := activeLease{Lease: b.Lease, unused: b.Lease.Granted + b.LostPermits, sent: b.sent.at}
+	s.came = now
 	clear(b.Lost)
 	b.Lost = b.Lost[:0]
 	if h.revokes != b.sent.revokes || s.expired(now) {
 		return h.release(&s, fetch)
 	}
-	h.leases, h.newest, h.free, h.taken = append(h.leases, s), s, s.Free, 0
+	// Redis may have granted those of calls beside it after the lease.
+	h.leases, h.newest, h.free, h.taken = append(h.leases, s), s, s.Free-h.beside, h.beside
 	h.timer.Reset(h.next(now))
 	return nil
 }

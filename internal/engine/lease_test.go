@@ -67,7 +67,7 @@ func TestLease_SeveralLeases_NumbersAreOfTheNewest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now()
 		parts := []Answer{{Allowed: true, Limit: 1000, Remaining: 850, ResetAfter: time.Minute},
-			{Allowed: true, Limit: 9, Remaining: 7, ResetAfter: time.Minute}}
+			{Allowed: true, Limit: 900, Remaining: 7, ResetAfter: time.Minute}}
 		l, e := leased(
 			activeLease{Lease{Lasts: time.Hour, Limit: 1000, Free: 900, Reset: time.Minute}, 20, now.Add(-10 * time.Second)},
 			activeLease{Lease{Lasts: time.Hour, Limit: 1000, Free: 850, Reset: time.Minute, Parts: parts}, 50,
@@ -82,7 +82,7 @@ func TestLease_SeveralLeases_NumbersAreOfTheNewest(t *testing.T) {
 		for left := int64(14 + 50); left >= 11+50; left -= 3 {
 			require.True(t, l.fromLease(Ask{Permits: 3, Detail: true, Each: true}, &answer))
 			assert.Equal(t, []Answer{{Allowed: true, Limit: 1000, Remaining: 848 + left, ResetAfter: 59 * time.Second},
-				{Allowed: true, Limit: 9, Remaining: 5 + left, ResetAfter: 59 * time.Second}}, answer.Parts)
+				{Allowed: true, Limit: 900, Remaining: 5 + left, ResetAfter: 59 * time.Second}}, answer.Parts)
 		}
 	})
 }
@@ -296,4 +296,32 @@ func TestChange_LeaseArrivesMeanwhile_IsReturned(t *testing.T) {
 	require.NoError(t, err)
 	assert.EqualValues(t, 5, returned)
 	assert.False(t, l.fromLease(Ask{Permits: 1}, new(Result)))
+}
+
+// TestLease_RepliesOutOfOrder_CountOnce: Redis computed the reply of a call before that of a newer lease, whose call
+// ended first. The permits of the lease are free in the older reply, and do not count twice.
+func TestLease_RepliesOutOfOrder_CountOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, e := leased()
+		h := e.leases
+		h.fetch = h.beginTransfer()
+		older, lease := new(Batch), new(Batch)
+		older.sent.at = time.Now()
+		time.Sleep(time.Millisecond)
+		lease.sent.at = time.Now()
+		time.Sleep(time.Millisecond)
+		lease.Lease = Lease{Span: time.Hour, Lasts: time.Hour, Granted: 400, Limit: 1000, Free: 500}
+		older.Forecast, lease.Forecast = &view{free: 900}, &view{free: 500}
+		older.Requests = []*Request{new(Request)}
+		older.Requests[0].Answer = Answer{Limit: 1000, Remaining: 900}
+		require.Nil(t, h.store(lease))
+		require.Nil(t, h.store(older))
+		result := older.Requests[0].Result
+		h.addTo(&result, Ask{Detail: true})
+		assert.EqualValues(t, 900, result.Remaining)
+		ok, _ := h.take(Ask{Permits: 1, Detail: true}, &result)
+		require.True(t, ok)
+		assert.EqualValues(t, 899, result.Remaining)
+		e.leases.timer.Stop()
+	})
 }
