@@ -268,13 +268,14 @@ elseif limiter2[1] then
 end
 local free2, most2 = limiter2.free, limiter2.most
 local capacity3, refill3, interval3 = ARGV[8] + 0, ARGV[9] + 0, ARGV[10] + 0
-local at3, missing3, refunded3, early3, epoch3 = now, 0, 0, 0, false
+local at3, missing3, refunded3, early3, epoch3, other3 = now, 0, 0, 0, false, false
 local text3 = call('GET', KEYS[7]) or ''
 local ceil = math.ceil
 if text3 ~= '' then
-  local word, at, taken, part, rest = match(text3, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
+  local word, at, taken, part, rate, rest = match(text3, '^(%w+) (%d+) (%d+) (%d+) (%d+)(.*)$')
   local refunded = match(rest or '', '^ (%d+)$')
-  if not word or #at > 18 or #taken > 16 or #part > 16 or rest ~= '' and (not refunded or #refunded > 99) then
+  if not word or #at > 18 or max(#taken, #part, #rate) > 16
+      or rest ~= '' and (not refunded or #refunded > 99) then
     return {3, 3, text3}
   end
   at3, missing3 = at + 0, tonumber(taken, 10) * interval3 + part
@@ -290,7 +291,7 @@ if text3 ~= '' then
       missing3, at3 = max(0, missing3 - (now - at3) * refill3), now
     end
   end
-  epoch3 = missing3 > 0 and word
+  epoch3, other3 = missing3 > 0 and word, rate ~= ARGV[9]
 end
 local fmod = math.fmod
 local part3 = fmod(missing3, interval3)
@@ -362,6 +363,25 @@ do
     return failed
   end
 end
+if granted == 0 and other3 and epoch3 then
+  local life = max(1, min(9007199254740, ceil((missing3 / refill3 + (at3 - now)) / 1000) + 1000))
+  if call('PTTL', KEYS[7]) < life - 1000 then
+    part3 = fmod(missing3, interval3)
+    taken3 = floor((missing3 - part3) / interval3 + 0.5)
+    if missing3 > 0 then
+      local life = max(1, min(9007199254740, ceil((missing3 / refill3 + (at3 - now)) / 1000) + 1000))
+      local left = other3 and call('PTTL', KEYS[7]) or 0
+      text3 = format('%s %d %d %d %s', epoch3, at3, taken3, part3, left > life and '0' or ARGV[9])
+      if refunded3 > 0 then
+        text3 = text3 .. format(' %.0f', refunded3)
+      end
+      call('SET', KEYS[7], text3, 'PX', format('%d', max(left, life)))
+    else
+      text3 = ''
+      call('UNLINK', KEYS[7])
+    end
+  end
+end
 if granted > 0 then
   if count1 then
     count1 = call('INCRBY', KEYS[1], amount)
@@ -371,18 +391,19 @@ if granted > 0 then
     count1 = granted
   end
   if not epoch3 then
-    epoch3, refunded3 = epoch, 0
+    epoch3, refunded3, other3 = epoch, 0, false
   end
   missing3 = min(9007199254740992 * interval3, missing3 + granted * interval3)
   part3 = fmod(missing3, interval3)
   taken3 = floor((missing3 - part3) / interval3 + 0.5)
   if missing3 > 0 then
-    text3 = format('%s %d %d %d', epoch3, at3, taken3, part3)
+    local life = max(1, min(9007199254740, ceil((missing3 / refill3 + (at3 - now)) / 1000) + 1000))
+    local left = other3 and call('PTTL', KEYS[7]) or 0
+    text3 = format('%s %d %d %d %s', epoch3, at3, taken3, part3, left > life and '0' or ARGV[9])
     if refunded3 > 0 then
       text3 = text3 .. format(' %.0f', refunded3)
     end
-    local life = ceil((missing3 / refill3 + (at3 - now)) / 1000) + 1000
-    call('SET', KEYS[7], text3, 'PX', format('%d', max(1, min(9007199254740, life))))
+    call('SET', KEYS[7], text3, 'PX', format('%d', max(left, life)))
   else
     text3 = ''
     call('UNLINK', KEYS[7])
@@ -706,13 +727,14 @@ elseif limiter2[1] then
 end
 local free2, most2 = limiter2.free, limiter2.most
 local capacity3, refill3, interval3 = ARGV[8] + 0, ARGV[9] + 0, ARGV[10] + 0
-local at3, missing3, refunded3, early3, epoch3 = now, 0, 0, 0, false
+local at3, missing3, refunded3, early3, epoch3, other3 = now, 0, 0, 0, false, false
 local text3 = call('GET', KEYS[7]) or ''
 local ceil = math.ceil
 if text3 ~= '' then
-  local word, at, taken, part, rest = match(text3, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
+  local word, at, taken, part, rate, rest = match(text3, '^(%w+) (%d+) (%d+) (%d+) (%d+)(.*)$')
   local refunded = match(rest or '', '^ (%d+)$')
-  if not word or #at > 18 or #taken > 16 or #part > 16 or rest ~= '' and (not refunded or #refunded > 99) then
+  if not word or #at > 18 or max(#taken, #part, #rate) > 16
+      or rest ~= '' and (not refunded or #refunded > 99) then
     return {3, 3, text3}
   end
   at3, missing3 = at + 0, tonumber(taken, 10) * interval3 + part
@@ -728,7 +750,7 @@ if text3 ~= '' then
       missing3, at3 = max(0, missing3 - (now - at3) * refill3), now
     end
   end
-  epoch3 = missing3 > 0 and word
+  epoch3, other3 = missing3 > 0 and word, rate ~= ARGV[9]
 end
 local fmod = math.fmod
 local part3 = fmod(missing3, interval3)
@@ -841,6 +863,25 @@ do
     return failed
   end
 end
+if granted == 0 and other3 and epoch3 then
+  local life = max(1, min(9007199254740, ceil((missing3 / refill3 + (at3 - now)) / 1000) + 1000))
+  if call('PTTL', KEYS[7]) < life - 1000 then
+    part3 = fmod(missing3, interval3)
+    taken3 = floor((missing3 - part3) / interval3 + 0.5)
+    if missing3 > 0 then
+      local life = max(1, min(9007199254740, ceil((missing3 / refill3 + (at3 - now)) / 1000) + 1000))
+      local left = other3 and call('PTTL', KEYS[7]) or 0
+      text3 = format('%s %d %d %d %s', epoch3, at3, taken3, part3, left > life and '0' or ARGV[9])
+      if refunded3 > 0 then
+        text3 = text3 .. format(' %.0f', refunded3)
+      end
+      call('SET', KEYS[7], text3, 'PX', format('%d', max(left, life)))
+    else
+      text3 = ''
+      call('UNLINK', KEYS[7])
+    end
+  end
+end
 if granted > 0 then
   if count1 then
     count1 = call('INCRBY', KEYS[1], amount)
@@ -850,18 +891,19 @@ if granted > 0 then
     count1 = granted
   end
   if not epoch3 then
-    epoch3, refunded3 = epoch, 0
+    epoch3, refunded3, other3 = epoch, 0, false
   end
   missing3 = min(9007199254740992 * interval3, missing3 + granted * interval3)
   part3 = fmod(missing3, interval3)
   taken3 = floor((missing3 - part3) / interval3 + 0.5)
   if missing3 > 0 then
-    text3 = format('%s %d %d %d', epoch3, at3, taken3, part3)
+    local life = max(1, min(9007199254740, ceil((missing3 / refill3 + (at3 - now)) / 1000) + 1000))
+    local left = other3 and call('PTTL', KEYS[7]) or 0
+    text3 = format('%s %d %d %d %s', epoch3, at3, taken3, part3, left > life and '0' or ARGV[9])
     if refunded3 > 0 then
       text3 = text3 .. format(' %.0f', refunded3)
     end
-    local life = ceil((missing3 / refill3 + (at3 - now)) / 1000) + 1000
-    call('SET', KEYS[7], text3, 'PX', format('%d', max(1, min(9007199254740, life))))
+    call('SET', KEYS[7], text3, 'PX', format('%d', max(left, life)))
   else
     text3 = ''
     call('UNLINK', KEYS[7])
@@ -954,13 +996,14 @@ if count1 and count1 ~= '0' and (not match(count1, '^[1-9]%d*$') or #count1 > 16
   return {3, 1, count1}
 end
 local capacity3, refill3, interval3 = ARGV[8] + 0, ARGV[9] + 0, ARGV[10] + 0
-local at3, missing3, refunded3, early3, epoch3 = now, 0, 0, 0, false
+local at3, missing3, refunded3, early3, epoch3, other3 = now, 0, 0, 0, false, false
 local text3 = call('GET', KEYS[7]) or ''
 local ceil = math.ceil
 if text3 ~= '' then
-  local word, at, taken, part, rest = match(text3, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
+  local word, at, taken, part, rate, rest = match(text3, '^(%w+) (%d+) (%d+) (%d+) (%d+)(.*)$')
   local refunded = match(rest or '', '^ (%d+)$')
-  if not word or #at > 18 or #taken > 16 or #part > 16 or rest ~= '' and (not refunded or #refunded > 99) then
+  if not word or #at > 18 or max(#taken, #part, #rate) > 16
+      or rest ~= '' and (not refunded or #refunded > 99) then
     return {3, 3, text3}
   end
   at3, missing3 = at + 0, tonumber(taken, 10) * interval3 + part
@@ -976,7 +1019,7 @@ if text3 ~= '' then
       missing3, at3 = max(0, missing3 - (now - at3) * refill3), now
     end
   end
-  epoch3 = missing3 > 0 and word
+  epoch3, other3 = missing3 > 0 and word, rate ~= ARGV[9]
 end
 local fmod = math.fmod
 local part3 = fmod(missing3, interval3)
@@ -1002,7 +1045,7 @@ do
   local due = n * interval3
   local min = math.min
   if receipt then
-    local word, at, taken, part, rest = match(receipt, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
+    local word, at, taken, part, rest = match(receipt, '^(%w+) (%d+) (%d+) (%d+) %d+(.*)$')
     if word and word == epoch3 then
       local refilled, before = (at3 - at) * refill3, tonumber((match(rest, '^ (%d+)') or '0') .. '.')
       due = min(due, max(due, tonumber(taken, 10) * interval3 + part - refunded3 + before) - refilled)
@@ -1016,12 +1059,13 @@ do
     part3 = fmod(missing3, interval3)
     taken3 = floor((missing3 - part3) / interval3 + 0.5)
     if missing3 > 0 then
-      text3 = format('%s %d %d %d', epoch3, at3, taken3, part3)
+      local life = max(1, min(9007199254740, ceil((missing3 / refill3 + (at3 - now)) / 1000) + 1000))
+      local left = other3 and call('PTTL', KEYS[7]) or 0
+      text3 = format('%s %d %d %d %s', epoch3, at3, taken3, part3, left > life and '0' or ARGV[9])
       if refunded3 > 0 then
         text3 = text3 .. format(' %.0f', refunded3)
       end
-      local life = ceil((missing3 / refill3 + (at3 - now)) / 1000) + 1000
-      call('SET', KEYS[7], text3, 'PX', format('%d', max(1, min(9007199254740, life))))
+      call('SET', KEYS[7], text3, 'PX', format('%d', max(left, life)))
     else
       text3 = ''
       call('UNLINK', KEYS[7])
@@ -1299,12 +1343,13 @@ elseif limiter2[1] then
 end
 local free2, most2 = limiter2.free, limiter2.most
 local capacity3, refill3, interval3 = ARGV[6] + 0, ARGV[7] + 0, ARGV[8] + 0
-local at3, missing3, refunded3, early3, epoch3 = now, 0, 0, 0, false
+local at3, missing3, refunded3, early3, epoch3, other3 = now, 0, 0, 0, false, false
 local text3 = call('GET', KEYS[7]) or ''
 if text3 ~= '' then
-  local word, at, taken, part, rest = match(text3, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
+  local word, at, taken, part, rate, rest = match(text3, '^(%w+) (%d+) (%d+) (%d+) (%d+)(.*)$')
   local refunded = match(rest or '', '^ (%d+)$')
-  if not word or #at > 18 or #taken > 16 or #part > 16 or rest ~= '' and (not refunded or #refunded > 99) then
+  if not word or #at > 18 or max(#taken, #part, #rate) > 16
+      or rest ~= '' and (not refunded or #refunded > 99) then
     return {3, 3, text3}
   end
   at3, missing3 = at + 0, tonumber(taken, 10) * interval3 + part
@@ -1321,7 +1366,7 @@ if text3 ~= '' then
       missing3, at3 = max(0, missing3 - (now - at3) * refill3), now
     end
   end
-  epoch3 = missing3 > 0 and word
+  epoch3, other3 = missing3 > 0 and word, rate ~= ARGV[7]
 end
 local fmod = math.fmod
 local part3 = fmod(missing3, interval3)
@@ -1337,6 +1382,9 @@ end
 local report1 = {text1, (count1 or 0) + 0, (left1 or 0) + 0}
 local report2 = limiter2.report(answers)
 local report3 = {text3, taken3, part3, at3 - now}
+if epoch3 and other3 then
+  report3[5] = max(0, call('PTTL', KEYS[7])) * 1000
+end
 return {0, answers, report1, report2, report3}
 
 ---- drain
@@ -1609,13 +1657,14 @@ elseif limiter2[1] then
 end
 local free2, most2 = limiter2.free, limiter2.most
 local capacity3, refill3, interval3 = ARGV[8] + 0, ARGV[9] + 0, ARGV[10] + 0
-local at3, missing3, refunded3, early3, epoch3 = now, 0, 0, 0, false
+local at3, missing3, refunded3, early3, epoch3, other3 = now, 0, 0, 0, false, false
 local text3 = call('GET', KEYS[7]) or ''
 local ceil = math.ceil
 if text3 ~= '' then
-  local word, at, taken, part, rest = match(text3, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
+  local word, at, taken, part, rate, rest = match(text3, '^(%w+) (%d+) (%d+) (%d+) (%d+)(.*)$')
   local refunded = match(rest or '', '^ (%d+)$')
-  if not word or #at > 18 or #taken > 16 or #part > 16 or rest ~= '' and (not refunded or #refunded > 99) then
+  if not word or #at > 18 or max(#taken, #part, #rate) > 16
+      or rest ~= '' and (not refunded or #refunded > 99) then
     return {3, 3, text3}
   end
   at3, missing3 = at + 0, tonumber(taken, 10) * interval3 + part
@@ -1631,7 +1680,7 @@ if text3 ~= '' then
       missing3, at3 = max(0, missing3 - (now - at3) * refill3), now
     end
   end
-  epoch3 = missing3 > 0 and word
+  epoch3, other3 = missing3 > 0 and word, rate ~= ARGV[9]
 end
 local fmod = math.fmod
 local part3 = fmod(missing3, interval3)
@@ -1664,18 +1713,19 @@ granted = min(free3) - leave
 if granted > 0 then
   local amount = format('%d', granted)
   if not epoch3 then
-    epoch3, refunded3 = epoch, 0
+    epoch3, refunded3, other3 = epoch, 0, false
   end
   missing3 = min(9007199254740992 * interval3, missing3 + granted * interval3)
   part3 = fmod(missing3, interval3)
   taken3 = floor((missing3 - part3) / interval3 + 0.5)
   if missing3 > 0 then
-    text3 = format('%s %d %d %d', epoch3, at3, taken3, part3)
+    local life = max(1, min(9007199254740, ceil((missing3 / refill3 + (at3 - now)) / 1000) + 1000))
+    local left = other3 and call('PTTL', KEYS[7]) or 0
+    text3 = format('%s %d %d %d %s', epoch3, at3, taken3, part3, left > life and '0' or ARGV[9])
     if refunded3 > 0 then
       text3 = text3 .. format(' %.0f', refunded3)
     end
-    local life = ceil((missing3 / refill3 + (at3 - now)) / 1000) + 1000
-    call('SET', KEYS[7], text3, 'PX', format('%d', max(1, min(9007199254740, life))))
+    call('SET', KEYS[7], text3, 'PX', format('%d', max(left, life)))
   else
     text3 = ''
     call('UNLINK', KEYS[7])
@@ -1701,5 +1751,8 @@ end
 local report1 = {text1, (count1 or 0) + 0, (left1 or 0) + 0}
 local report2 = limiter2.report(answers)
 local report3 = {text3, taken3, part3, at3 - now}
+if epoch3 and other3 then
+  report3[5] = max(0, call('PTTL', KEYS[7])) * 1000
+end
 return {0, '*', report1, report2, report3}
 

@@ -10,15 +10,16 @@ local max = math.max
 now = max(0, now)
 local backdate = tonumber(ARGV[6 + 3] or '')
 local capacity1, refill1, interval1 = ARGV[4] + 0, ARGV[5] + 0, ARGV[6] + 0
-local at1, missing1, refunded1, early1, epoch1 = now, 0, 0, 0, false
+local at1, missing1, refunded1, early1, epoch1, other1 = now, 0, 0, 0, false, false
 local KEYS = KEYS
 local text1 = call('GET', KEYS[1]) or ''
 local ceil = math.ceil
 if text1 ~= '' then
   local match = string.match
-  local word, at, taken, part, rest = match(text1, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
+  local word, at, taken, part, rate, rest = match(text1, '^(%w+) (%d+) (%d+) (%d+) (%d+)(.*)$')
   local refunded = match(rest or '', '^ (%d+)$')
-  if not word or #at > 18 or #taken > 16 or #part > 16 or rest ~= '' and (not refunded or #refunded > 99) then
+  if not word or #at > 18 or max(#taken, #part, #rate) > 16
+      or rest ~= '' and (not refunded or #refunded > 99) then
     return {3, 1, text1}
   end
   at1, missing1 = at + 0, tonumber(taken, 10) * interval1 + part
@@ -34,7 +35,7 @@ if text1 ~= '' then
       missing1, at1 = max(0, missing1 - (now - at1) * refill1), now
     end
   end
-  epoch1 = missing1 > 0 and word
+  epoch1, other1 = missing1 > 0 and word, rate ~= ARGV[5]
 end
 local fmod = math.fmod
 local part1 = fmod(missing1, interval1)
@@ -96,21 +97,41 @@ if span and span ~= '' then
     amount = string.format('%d', granted)
   end
 end
+local format = string.format
+if granted == 0 and other1 and epoch1 then
+  local life = max(1, min(9007199254740, ceil((missing1 / refill1 + (at1 - now)) / 1000) + 1000))
+  if call('PTTL', KEYS[1]) < life - 1000 then
+    part1 = fmod(missing1, interval1)
+    taken1 = floor((missing1 - part1) / interval1 + 0.5)
+    if missing1 > 0 then
+      local life = max(1, min(9007199254740, ceil((missing1 / refill1 + (at1 - now)) / 1000) + 1000))
+      local left = other1 and call('PTTL', KEYS[1]) or 0
+      text1 = format('%s %d %d %d %s', epoch1, at1, taken1, part1, left > life and '0' or ARGV[5])
+      if refunded1 > 0 then
+        text1 = text1 .. format(' %.0f', refunded1)
+      end
+      call('SET', KEYS[1], text1, 'PX', format('%d', max(left, life)))
+    else
+      text1 = ''
+      call('UNLINK', KEYS[1])
+    end
+  end
+end
 if granted > 0 then
   if not epoch1 then
-    epoch1, refunded1 = epoch, 0
+    epoch1, refunded1, other1 = epoch, 0, false
   end
   missing1 = min(9007199254740992 * interval1, missing1 + granted * interval1)
   part1 = fmod(missing1, interval1)
   taken1 = floor((missing1 - part1) / interval1 + 0.5)
   if missing1 > 0 then
-    local format = string.format
-    text1 = format('%s %d %d %d', epoch1, at1, taken1, part1)
+    local life = max(1, min(9007199254740, ceil((missing1 / refill1 + (at1 - now)) / 1000) + 1000))
+    local left = other1 and call('PTTL', KEYS[1]) or 0
+    text1 = format('%s %d %d %d %s', epoch1, at1, taken1, part1, left > life and '0' or ARGV[5])
     if refunded1 > 0 then
       text1 = text1 .. format(' %.0f', refunded1)
     end
-    local life = ceil((missing1 / refill1 + (at1 - now)) / 1000) + 1000
-    call('SET', KEYS[1], text1, 'PX', format('%d', max(1, min(9007199254740, life))))
+    call('SET', KEYS[1], text1, 'PX', format('%d', max(left, life)))
   else
     text1 = ''
     call('UNLINK', KEYS[1])
@@ -161,14 +182,15 @@ if rival then -- whose callers have waited, if these have not
   backdate = max(backdate, 10000)
 end
 local capacity1, refill1, interval1 = ARGV[4] + 0, ARGV[5] + 0, ARGV[6] + 0
-local at1, missing1, refunded1, early1, epoch1 = now, 0, 0, 0, false
+local at1, missing1, refunded1, early1, epoch1, other1 = now, 0, 0, 0, false, false
 local text1 = call('GET', KEYS[1]) or ''
 local ceil = math.ceil
 if text1 ~= '' then
   local match = string.match
-  local word, at, taken, part, rest = match(text1, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
+  local word, at, taken, part, rate, rest = match(text1, '^(%w+) (%d+) (%d+) (%d+) (%d+)(.*)$')
   local refunded = match(rest or '', '^ (%d+)$')
-  if not word or #at > 18 or #taken > 16 or #part > 16 or rest ~= '' and (not refunded or #refunded > 99) then
+  if not word or #at > 18 or max(#taken, #part, #rate) > 16
+      or rest ~= '' and (not refunded or #refunded > 99) then
     return {3, 1, text1}
   end
   at1, missing1 = at + 0, tonumber(taken, 10) * interval1 + part
@@ -184,7 +206,7 @@ if text1 ~= '' then
       missing1, at1 = max(0, missing1 - (now - at1) * refill1), now
     end
   end
-  epoch1 = missing1 > 0 and word
+  epoch1, other1 = missing1 > 0 and word, rate ~= ARGV[5]
 end
 local fmod = math.fmod
 local part1 = fmod(missing1, interval1)
@@ -286,21 +308,41 @@ if span and span ~= '' then
     amount = string.format('%d', granted)
   end
 end
+local format = string.format
+if granted == 0 and other1 and epoch1 then
+  local life = max(1, min(9007199254740, ceil((missing1 / refill1 + (at1 - now)) / 1000) + 1000))
+  if call('PTTL', KEYS[1]) < life - 1000 then
+    part1 = fmod(missing1, interval1)
+    taken1 = floor((missing1 - part1) / interval1 + 0.5)
+    if missing1 > 0 then
+      local life = max(1, min(9007199254740, ceil((missing1 / refill1 + (at1 - now)) / 1000) + 1000))
+      local left = other1 and call('PTTL', KEYS[1]) or 0
+      text1 = format('%s %d %d %d %s', epoch1, at1, taken1, part1, left > life and '0' or ARGV[5])
+      if refunded1 > 0 then
+        text1 = text1 .. format(' %.0f', refunded1)
+      end
+      call('SET', KEYS[1], text1, 'PX', format('%d', max(left, life)))
+    else
+      text1 = ''
+      call('UNLINK', KEYS[1])
+    end
+  end
+end
 if granted > 0 then
   if not epoch1 then
-    epoch1, refunded1 = epoch, 0
+    epoch1, refunded1, other1 = epoch, 0, false
   end
   missing1 = min(9007199254740992 * interval1, missing1 + granted * interval1)
   part1 = fmod(missing1, interval1)
   taken1 = floor((missing1 - part1) / interval1 + 0.5)
   if missing1 > 0 then
-    local format = string.format
-    text1 = format('%s %d %d %d', epoch1, at1, taken1, part1)
+    local life = max(1, min(9007199254740, ceil((missing1 / refill1 + (at1 - now)) / 1000) + 1000))
+    local left = other1 and call('PTTL', KEYS[1]) or 0
+    text1 = format('%s %d %d %d %s', epoch1, at1, taken1, part1, left > life and '0' or ARGV[5])
     if refunded1 > 0 then
       text1 = text1 .. format(' %.0f', refunded1)
     end
-    local life = ceil((missing1 / refill1 + (at1 - now)) / 1000) + 1000
-    call('SET', KEYS[1], text1, 'PX', format('%d', max(1, min(9007199254740, life))))
+    call('SET', KEYS[1], text1, 'PX', format('%d', max(left, life)))
   else
     text1 = ''
     call('UNLINK', KEYS[1])
@@ -362,15 +404,16 @@ local max = math.max
 now = max(0, now)
 local backdate = nil
 local capacity1, refill1, interval1 = ARGV[4] + 0, ARGV[5] + 0, ARGV[6] + 0
-local at1, missing1, refunded1, early1, epoch1 = now, 0, 0, 0, false
+local at1, missing1, refunded1, early1, epoch1, other1 = now, 0, 0, 0, false, false
 local KEYS = KEYS
 local text1 = call('GET', KEYS[1]) or ''
 local ceil = math.ceil
 if text1 ~= '' then
   local match = string.match
-  local word, at, taken, part, rest = match(text1, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
+  local word, at, taken, part, rate, rest = match(text1, '^(%w+) (%d+) (%d+) (%d+) (%d+)(.*)$')
   local refunded = match(rest or '', '^ (%d+)$')
-  if not word or #at > 18 or #taken > 16 or #part > 16 or rest ~= '' and (not refunded or #refunded > 99) then
+  if not word or #at > 18 or max(#taken, #part, #rate) > 16
+      or rest ~= '' and (not refunded or #refunded > 99) then
     return {3, 1, text1}
   end
   at1, missing1 = at + 0, tonumber(taken, 10) * interval1 + part
@@ -386,7 +429,7 @@ if text1 ~= '' then
       missing1, at1 = max(0, missing1 - (now - at1) * refill1), now
     end
   end
-  epoch1 = missing1 > 0 and word
+  epoch1, other1 = missing1 > 0 and word, rate ~= ARGV[5]
 end
 local fmod = math.fmod
 local part1 = fmod(missing1, interval1)
@@ -396,20 +439,21 @@ local free1, most1 = capacity1 - taken1 - (part1 > 0 and 1 or 0) + floor(early1 
 local epoch = ARGV[3]
 local granted, answers, want = ARGV[1] + 0, nil, 1
 if not epoch1 then
-  epoch1, refunded1 = epoch, 0
+  epoch1, refunded1, other1 = epoch, 0, false
 end
 local min = math.min
 missing1 = min(9007199254740992 * interval1, missing1 + granted * interval1)
 part1 = fmod(missing1, interval1)
 taken1 = floor((missing1 - part1) / interval1 + 0.5)
 if missing1 > 0 then
+  local life = max(1, min(9007199254740, ceil((missing1 / refill1 + (at1 - now)) / 1000) + 1000))
+  local left = other1 and call('PTTL', KEYS[1]) or 0
   local format = string.format
-  text1 = format('%s %d %d %d', epoch1, at1, taken1, part1)
+  text1 = format('%s %d %d %d %s', epoch1, at1, taken1, part1, left > life and '0' or ARGV[5])
   if refunded1 > 0 then
     text1 = text1 .. format(' %.0f', refunded1)
   end
-  local life = ceil((missing1 / refill1 + (at1 - now)) / 1000) + 1000
-  call('SET', KEYS[1], text1, 'PX', format('%d', max(1, min(9007199254740, life))))
+  call('SET', KEYS[1], text1, 'PX', format('%d', max(left, life)))
 else
   text1 = ''
   call('UNLINK', KEYS[1])
@@ -429,15 +473,16 @@ local max = math.max
 now = max(0, now)
 local backdate = nil
 local capacity1, refill1, interval1 = ARGV[4] + 0, ARGV[5] + 0, ARGV[6] + 0
-local at1, missing1, refunded1, early1, epoch1 = now, 0, 0, 0, false
+local at1, missing1, refunded1, early1, epoch1, other1 = now, 0, 0, 0, false, false
 local KEYS = KEYS
 local text1 = call('GET', KEYS[1]) or ''
 local ceil = math.ceil
 local match = string.match
 if text1 ~= '' then
-  local word, at, taken, part, rest = match(text1, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
+  local word, at, taken, part, rate, rest = match(text1, '^(%w+) (%d+) (%d+) (%d+) (%d+)(.*)$')
   local refunded = match(rest or '', '^ (%d+)$')
-  if not word or #at > 18 or #taken > 16 or #part > 16 or rest ~= '' and (not refunded or #refunded > 99) then
+  if not word or #at > 18 or max(#taken, #part, #rate) > 16
+      or rest ~= '' and (not refunded or #refunded > 99) then
     return {3, 1, text1}
   end
   at1, missing1 = at + 0, tonumber(taken, 10) * interval1 + part
@@ -453,7 +498,7 @@ if text1 ~= '' then
       missing1, at1 = max(0, missing1 - (now - at1) * refill1), now
     end
   end
-  epoch1 = missing1 > 0 and word
+  epoch1, other1 = missing1 > 0 and word, rate ~= ARGV[5]
 end
 local fmod = math.fmod
 local part1 = fmod(missing1, interval1)
@@ -467,7 +512,7 @@ do
   local due = n * interval1
   local min = math.min
   if receipt then
-    local word, at, taken, part, rest = match(receipt, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
+    local word, at, taken, part, rest = match(receipt, '^(%w+) (%d+) (%d+) (%d+) %d+(.*)$')
     if word and word == epoch1 then
       local refilled, before = (at1 - at) * refill1, tonumber((match(rest, '^ (%d+)') or '0') .. '.')
       due = min(due, max(due, tonumber(taken, 10) * interval1 + part - refunded1 + before) - refilled)
@@ -481,13 +526,14 @@ do
     part1 = fmod(missing1, interval1)
     taken1 = floor((missing1 - part1) / interval1 + 0.5)
     if missing1 > 0 then
+      local life = max(1, min(9007199254740, ceil((missing1 / refill1 + (at1 - now)) / 1000) + 1000))
+      local left = other1 and call('PTTL', KEYS[1]) or 0
       local format = string.format
-      text1 = format('%s %d %d %d', epoch1, at1, taken1, part1)
+      text1 = format('%s %d %d %d %s', epoch1, at1, taken1, part1, left > life and '0' or ARGV[5])
       if refunded1 > 0 then
         text1 = text1 .. format(' %.0f', refunded1)
       end
-      local life = ceil((missing1 / refill1 + (at1 - now)) / 1000) + 1000
-      call('SET', KEYS[1], text1, 'PX', format('%d', max(1, min(9007199254740, life))))
+      call('SET', KEYS[1], text1, 'PX', format('%d', max(left, life)))
     else
       text1 = ''
       call('UNLINK', KEYS[1])
@@ -508,14 +554,15 @@ local max = math.max
 now = max(0, now)
 local backdate = nil
 local capacity1, refill1, interval1 = ARGV[2] + 0, ARGV[3] + 0, ARGV[4] + 0
-local at1, missing1, refunded1, early1, epoch1 = now, 0, 0, 0, false
+local at1, missing1, refunded1, early1, epoch1, other1 = now, 0, 0, 0, false, false
 local KEYS = KEYS
 local text1 = call('GET', KEYS[1]) or ''
 if text1 ~= '' then
   local match = string.match
-  local word, at, taken, part, rest = match(text1, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
+  local word, at, taken, part, rate, rest = match(text1, '^(%w+) (%d+) (%d+) (%d+) (%d+)(.*)$')
   local refunded = match(rest or '', '^ (%d+)$')
-  if not word or #at > 18 or #taken > 16 or #part > 16 or rest ~= '' and (not refunded or #refunded > 99) then
+  if not word or #at > 18 or max(#taken, #part, #rate) > 16
+      or rest ~= '' and (not refunded or #refunded > 99) then
     return {3, 1, text1}
   end
   at1, missing1 = at + 0, tonumber(taken, 10) * interval1 + part
@@ -532,7 +579,7 @@ if text1 ~= '' then
       missing1, at1 = max(0, missing1 - (now - at1) * refill1), now
     end
   end
-  epoch1 = missing1 > 0 and word
+  epoch1, other1 = missing1 > 0 and word, rate ~= ARGV[3]
 end
 local fmod = math.fmod
 local part1 = fmod(missing1, interval1)
@@ -541,6 +588,9 @@ local taken1 = floor((missing1 - part1) / interval1 + 0.5)
 local free1, most1 = capacity1 - taken1 - (part1 > 0 and 1 or 0) + floor(early1 / interval1), capacity1
 local answers, want = '*', 1
 local report1 = {text1, taken1, part1, at1 - now}
+if epoch1 and other1 then
+  report1[5] = max(0, call('PTTL', KEYS[1])) * 1000
+end
 return {0, answers, report1}
 
 ---- drain
@@ -555,15 +605,16 @@ local max = math.max
 now = max(0, now)
 local backdate = nil
 local capacity1, refill1, interval1 = ARGV[4] + 0, ARGV[5] + 0, ARGV[6] + 0
-local at1, missing1, refunded1, early1, epoch1 = now, 0, 0, 0, false
+local at1, missing1, refunded1, early1, epoch1, other1 = now, 0, 0, 0, false, false
 local KEYS = KEYS
 local text1 = call('GET', KEYS[1]) or ''
 local ceil = math.ceil
 if text1 ~= '' then
   local match = string.match
-  local word, at, taken, part, rest = match(text1, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
+  local word, at, taken, part, rate, rest = match(text1, '^(%w+) (%d+) (%d+) (%d+) (%d+)(.*)$')
   local refunded = match(rest or '', '^ (%d+)$')
-  if not word or #at > 18 or #taken > 16 or #part > 16 or rest ~= '' and (not refunded or #refunded > 99) then
+  if not word or #at > 18 or max(#taken, #part, #rate) > 16
+      or rest ~= '' and (not refunded or #refunded > 99) then
     return {3, 1, text1}
   end
   at1, missing1 = at + 0, tonumber(taken, 10) * interval1 + part
@@ -579,7 +630,7 @@ if text1 ~= '' then
       missing1, at1 = max(0, missing1 - (now - at1) * refill1), now
     end
   end
-  epoch1 = missing1 > 0 and word
+  epoch1, other1 = missing1 > 0 and word, rate ~= ARGV[5]
 end
 local fmod = math.fmod
 local part1 = fmod(missing1, interval1)
@@ -594,18 +645,19 @@ if granted > 0 then
   local format = string.format
   local amount = format('%d', granted)
   if not epoch1 then
-    epoch1, refunded1 = epoch, 0
+    epoch1, refunded1, other1 = epoch, 0, false
   end
   missing1 = min(9007199254740992 * interval1, missing1 + granted * interval1)
   part1 = fmod(missing1, interval1)
   taken1 = floor((missing1 - part1) / interval1 + 0.5)
   if missing1 > 0 then
-    text1 = format('%s %d %d %d', epoch1, at1, taken1, part1)
+    local life = max(1, min(9007199254740, ceil((missing1 / refill1 + (at1 - now)) / 1000) + 1000))
+    local left = other1 and call('PTTL', KEYS[1]) or 0
+    text1 = format('%s %d %d %d %s', epoch1, at1, taken1, part1, left > life and '0' or ARGV[5])
     if refunded1 > 0 then
       text1 = text1 .. format(' %.0f', refunded1)
     end
-    local life = ceil((missing1 / refill1 + (at1 - now)) / 1000) + 1000
-    call('SET', KEYS[1], text1, 'PX', format('%d', max(1, min(9007199254740, life))))
+    call('SET', KEYS[1], text1, 'PX', format('%d', max(left, life)))
   else
     text1 = ''
     call('UNLINK', KEYS[1])
@@ -613,5 +665,8 @@ if granted > 0 then
 end
 answers = '*'
 local report1 = {text1, taken1, part1, at1 - now}
+if epoch1 and other1 then
+  report1[5] = max(0, call('PTTL', KEYS[1])) * 1000
+end
 return {0, '*', report1}
 

@@ -11,12 +11,13 @@ now = max(0, now)
 local backdate = tonumber(ARGV[8 + 3] or '')
 local stable1, size1, cool1 = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local threshold1, slope1 = tonumber(ARGV[7]), tonumber(ARGV[8])
+local rate1, other1 = ARGV[5] .. ':' .. ARGV[6], false
 local KEYS = KEYS
 local at1, stored1, next1, epoch1, text1 = now, size1, now, false, call('GET', KEYS[1]) or ''
 local min = math.min
 if text1 ~= '' then
   local match = string.match
-  local word, stored, at, wait = match(text1, '^(%w+) (%d[%d.e+-]*) (%d+) (%d+)$')
+  local word, stored, at, wait, rate = match(text1, '^(%w+) (%d[%d.e+-]*) (%d+) (%d+) ([%d.:]+)$')
   stored = tonumber(stored or '')
   if not stored or #at > 16 or #wait > 16 then
     return {3, 1, text1}
@@ -27,7 +28,7 @@ if text1 ~= '' then
     at1 = max(next1, at1 - (backdate or 0)) -- from which the permits of a waiter count
     stored1, next1 = min(size1, stored1 + (at1 - next1) / cool1), at1
   end
-  epoch1 = (next1 > at1 or stored1 < size1) and word
+  epoch1, other1 = (next1 > at1 or stored1 < size1) and word, rate ~= rate1
 end
 local free1, most1, credit1, left1 = 9007199254740992, 9007199254740992, -1, 0
 local floor = math.floor
@@ -91,9 +92,24 @@ if span and span ~= '' then
     amount = string.format('%d', granted)
   end
 end
+local format = string.format
+if granted == 0 and other1 and epoch1 then
+  local life = floor((next1 - now + ceil((size1 - stored1) * cool1)) / 1000) + 1001
+  if call('PTTL', KEYS[1]) < life - 1001 then
+    if next1 > at1 or stored1 < size1 then
+      local life = floor((next1 - now + ceil((size1 - stored1) * cool1)) / 1000) + 1001
+      local left = other1 and call('PTTL', KEYS[1]) or 0
+      text1 = format('%s %.17g %d %d %s', epoch1, stored1, at1, next1 - at1, left > life and '0' or rate1)
+      call('SET', KEYS[1], text1, 'PX', format('%d', max(left, life)))
+    else
+      text1 = ''
+      call('UNLINK', KEYS[1])
+    end
+  end
+end
 if granted > 0 then
   if not epoch1 then
-    epoch1 = epoch
+    epoch1, other1 = epoch, false
   end
   do
     local wait, spent = 0, min(granted, stored1)
@@ -111,9 +127,10 @@ if granted > 0 then
   end
   left1 = slope1 and next1 > at1 and 0 or left1 - granted
   if next1 > at1 or stored1 < size1 then
-    local format = string.format
-    text1 = format('%s %.17g %d %d', epoch1, stored1, at1, next1 - at1)
-    call('SET', KEYS[1], text1, 'PX', floor((next1 - now + ceil((size1 - stored1) * cool1)) / 1000) + 1001)
+    local life = floor((next1 - now + ceil((size1 - stored1) * cool1)) / 1000) + 1001
+    local left = other1 and call('PTTL', KEYS[1]) or 0
+    text1 = format('%s %.17g %d %d %s', epoch1, stored1, at1, next1 - at1, left > life and '0' or rate1)
+    call('SET', KEYS[1], text1, 'PX', format('%d', max(left, life)))
   else
     text1 = ''
     call('UNLINK', KEYS[1])
@@ -168,11 +185,12 @@ if rival then -- whose callers have waited, if these have not
 end
 local stable1, size1, cool1 = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local threshold1, slope1 = tonumber(ARGV[7]), tonumber(ARGV[8])
+local rate1, other1 = ARGV[5] .. ':' .. ARGV[6], false
 local at1, stored1, next1, epoch1, text1 = now, size1, now, false, call('GET', KEYS[1]) or ''
 local min = math.min
 if text1 ~= '' then
   local match = string.match
-  local word, stored, at, wait = match(text1, '^(%w+) (%d[%d.e+-]*) (%d+) (%d+)$')
+  local word, stored, at, wait, rate = match(text1, '^(%w+) (%d[%d.e+-]*) (%d+) (%d+) ([%d.:]+)$')
   stored = tonumber(stored or '')
   if not stored or #at > 16 or #wait > 16 then
     return {3, 1, text1}
@@ -183,7 +201,7 @@ if text1 ~= '' then
     at1 = max(next1, at1 - (backdate or 0)) -- from which the permits of a waiter count
     stored1, next1 = min(size1, stored1 + (at1 - next1) / cool1), at1
   end
-  epoch1 = (next1 > at1 or stored1 < size1) and word
+  epoch1, other1 = (next1 > at1 or stored1 < size1) and word, rate ~= rate1
 end
 local free1, most1, credit1, left1 = 9007199254740992, 9007199254740992, -1, 0
 local ceil = math.ceil
@@ -288,9 +306,24 @@ if span and span ~= '' then
     amount = string.format('%d', granted)
   end
 end
+local format = string.format
+if granted == 0 and other1 and epoch1 then
+  local life = floor((next1 - now + ceil((size1 - stored1) * cool1)) / 1000) + 1001
+  if call('PTTL', KEYS[1]) < life - 1001 then
+    if next1 > at1 or stored1 < size1 then
+      local life = floor((next1 - now + ceil((size1 - stored1) * cool1)) / 1000) + 1001
+      local left = other1 and call('PTTL', KEYS[1]) or 0
+      text1 = format('%s %.17g %d %d %s', epoch1, stored1, at1, next1 - at1, left > life and '0' or rate1)
+      call('SET', KEYS[1], text1, 'PX', format('%d', max(left, life)))
+    else
+      text1 = ''
+      call('UNLINK', KEYS[1])
+    end
+  end
+end
 if granted > 0 then
   if not epoch1 then
-    epoch1 = epoch
+    epoch1, other1 = epoch, false
   end
   do
     local wait, spent = 0, min(granted, stored1)
@@ -308,9 +341,10 @@ if granted > 0 then
   end
   left1 = slope1 and next1 > at1 and 0 or left1 - granted
   if next1 > at1 or stored1 < size1 then
-    local format = string.format
-    text1 = format('%s %.17g %d %d', epoch1, stored1, at1, next1 - at1)
-    call('SET', KEYS[1], text1, 'PX', floor((next1 - now + ceil((size1 - stored1) * cool1)) / 1000) + 1001)
+    local life = floor((next1 - now + ceil((size1 - stored1) * cool1)) / 1000) + 1001
+    local left = other1 and call('PTTL', KEYS[1]) or 0
+    text1 = format('%s %.17g %d %d %s', epoch1, stored1, at1, next1 - at1, left > life and '0' or rate1)
+    call('SET', KEYS[1], text1, 'PX', format('%d', max(left, life)))
   else
     text1 = ''
     call('UNLINK', KEYS[1])
@@ -376,12 +410,13 @@ now = max(0, now)
 local backdate = nil
 local stable1, size1, cool1 = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local threshold1, slope1 = tonumber(ARGV[7]), tonumber(ARGV[8])
+local rate1, other1 = ARGV[5] .. ':' .. ARGV[6], false
 local KEYS = KEYS
 local at1, stored1, next1, epoch1, text1 = now, size1, now, false, call('GET', KEYS[1]) or ''
 local min = math.min
 if text1 ~= '' then
   local match = string.match
-  local word, stored, at, wait = match(text1, '^(%w+) (%d[%d.e+-]*) (%d+) (%d+)$')
+  local word, stored, at, wait, rate = match(text1, '^(%w+) (%d[%d.e+-]*) (%d+) (%d+) ([%d.:]+)$')
   stored = tonumber(stored or '')
   if not stored or #at > 16 or #wait > 16 then
     return {3, 1, text1}
@@ -392,7 +427,7 @@ if text1 ~= '' then
     at1 = max(next1, at1 - (backdate or 0)) -- from which the permits of a waiter count
     stored1, next1 = min(size1, stored1 + (at1 - next1) / cool1), at1
   end
-  epoch1 = (next1 > at1 or stored1 < size1) and word
+  epoch1, other1 = (next1 > at1 or stored1 < size1) and word, rate ~= rate1
 end
 local free1, most1, credit1, left1 = 9007199254740992, 9007199254740992, -1, 0
 local floor = math.floor
@@ -407,7 +442,7 @@ end
 local epoch = ARGV[3]
 local granted, answers, want = ARGV[1] + 0, nil, 1
 if not epoch1 then
-  epoch1 = epoch
+  epoch1, other1 = epoch, false
 end
 do
   local wait, spent = 0, min(granted, stored1)
@@ -425,9 +460,11 @@ do
 end
 left1 = slope1 and next1 > at1 and 0 or left1 - granted
 if next1 > at1 or stored1 < size1 then
+  local life = floor((next1 - now + ceil((size1 - stored1) * cool1)) / 1000) + 1001
+  local left = other1 and call('PTTL', KEYS[1]) or 0
   local format = string.format
-  text1 = format('%s %.17g %d %d', epoch1, stored1, at1, next1 - at1)
-  call('SET', KEYS[1], text1, 'PX', floor((next1 - now + ceil((size1 - stored1) * cool1)) / 1000) + 1001)
+  text1 = format('%s %.17g %d %d %s', epoch1, stored1, at1, next1 - at1, left > life and '0' or rate1)
+  call('SET', KEYS[1], text1, 'PX', format('%d', max(left, life)))
 else
   text1 = ''
   call('UNLINK', KEYS[1])
@@ -451,12 +488,13 @@ now = max(0, now)
 local backdate = nil
 local stable1, size1, cool1 = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local threshold1, slope1 = tonumber(ARGV[7]), tonumber(ARGV[8])
+local rate1, other1 = ARGV[5] .. ':' .. ARGV[6], false
 local KEYS = KEYS
 local at1, stored1, next1, epoch1, text1 = now, size1, now, false, call('GET', KEYS[1]) or ''
 local min = math.min
 local match = string.match
 if text1 ~= '' then
-  local word, stored, at, wait = match(text1, '^(%w+) (%d[%d.e+-]*) (%d+) (%d+)$')
+  local word, stored, at, wait, rate = match(text1, '^(%w+) (%d[%d.e+-]*) (%d+) (%d+) ([%d.:]+)$')
   stored = tonumber(stored or '')
   if not stored or #at > 16 or #wait > 16 then
     return {3, 1, text1}
@@ -467,7 +505,7 @@ if text1 ~= '' then
     at1 = max(next1, at1 - (backdate or 0)) -- from which the permits of a waiter count
     stored1, next1 = min(size1, stored1 + (at1 - next1) / cool1), at1
   end
-  epoch1 = (next1 > at1 or stored1 < size1) and word
+  epoch1, other1 = (next1 > at1 or stored1 < size1) and word, rate ~= rate1
 end
 local free1, most1, credit1, left1 = 9007199254740992, 9007199254740992, -1, 0
 local floor = math.floor
@@ -485,16 +523,18 @@ do
   local receipt = receipts[1]
   local back = n * stable1
   if receipt then
-    local word, at, wait = match(receipt, '^(%w+) %S+ (%d+) (%d+)$')
+    local word, at, wait = match(receipt, '^(%w+) %S+ (%d+) (%d+) ')
     back = word and word == epoch1 and min(back, wait + 0) - (at1 - at) or 0
   end
   back = min(floor(back), next1 - at1)
   if back > 0 then
     next1 = next1 - back
     if next1 > at1 or stored1 < size1 then
+      local life = floor((next1 - now + ceil((size1 - stored1) * cool1)) / 1000) + 1001
+      local left = other1 and call('PTTL', KEYS[1]) or 0
       local format = string.format
-      text1 = format('%s %.17g %d %d', epoch1, stored1, at1, next1 - at1)
-      call('SET', KEYS[1], text1, 'PX', floor((next1 - now + ceil((size1 - stored1) * cool1)) / 1000) + 1001)
+      text1 = format('%s %.17g %d %d %s', epoch1, stored1, at1, next1 - at1, left > life and '0' or rate1)
+      call('SET', KEYS[1], text1, 'PX', format('%d', max(left, life)))
     else
       text1 = ''
       call('UNLINK', KEYS[1])
@@ -516,11 +556,12 @@ now = max(0, now)
 local backdate = nil
 local stable1, size1, cool1 = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local threshold1, slope1 = tonumber(ARGV[5]), tonumber(ARGV[6])
+local rate1, other1 = ARGV[3] .. ':' .. ARGV[4], false
 local KEYS = KEYS
 local at1, stored1, next1, epoch1, text1 = now, size1, now, false, call('GET', KEYS[1]) or ''
 if text1 ~= '' then
   local match = string.match
-  local word, stored, at, wait = match(text1, '^(%w+) (%d[%d.e+-]*) (%d+) (%d+)$')
+  local word, stored, at, wait, rate = match(text1, '^(%w+) (%d[%d.e+-]*) (%d+) (%d+) ([%d.:]+)$')
   stored = tonumber(stored or '')
   if not stored or #at > 16 or #wait > 16 then
     return {3, 1, text1}
@@ -532,7 +573,7 @@ if text1 ~= '' then
     at1 = max(next1, at1 - (backdate or 0)) -- from which the permits of a waiter count
     stored1, next1 = min(size1, stored1 + (at1 - next1) / cool1), at1
   end
-  epoch1 = (next1 > at1 or stored1 < size1) and word
+  epoch1, other1 = (next1 > at1 or stored1 < size1) and word, rate ~= rate1
 end
 local free1, most1, credit1, left1 = 9007199254740992, 9007199254740992, -1, 0
 local floor = math.floor
@@ -549,6 +590,9 @@ local report1 = {text1, floor(left1), 0, 0}
 if next1 > at1 or stored1 < size1 then
   report1[3], report1[4] = next1 > at1 and max(0, next1 - now) or 0, max(0, next1 - now) + ceil((size1 - stored1) * cool1)
 end
+if epoch1 and other1 then
+  report1[5] = max(0, call('PTTL', KEYS[1])) * 1000
+end
 return {0, answers, report1}
 
 ---- drain
@@ -564,12 +608,13 @@ now = max(0, now)
 local backdate = nil
 local stable1, size1, cool1 = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local threshold1, slope1 = tonumber(ARGV[7]), tonumber(ARGV[8])
+local rate1, other1 = ARGV[5] .. ':' .. ARGV[6], false
 local KEYS = KEYS
 local at1, stored1, next1, epoch1, text1 = now, size1, now, false, call('GET', KEYS[1]) or ''
 local min = math.min
 if text1 ~= '' then
   local match = string.match
-  local word, stored, at, wait = match(text1, '^(%w+) (%d[%d.e+-]*) (%d+) (%d+)$')
+  local word, stored, at, wait, rate = match(text1, '^(%w+) (%d[%d.e+-]*) (%d+) (%d+) ([%d.:]+)$')
   stored = tonumber(stored or '')
   if not stored or #at > 16 or #wait > 16 then
     return {3, 1, text1}
@@ -580,7 +625,7 @@ if text1 ~= '' then
     at1 = max(next1, at1 - (backdate or 0)) -- from which the permits of a waiter count
     stored1, next1 = min(size1, stored1 + (at1 - next1) / cool1), at1
   end
-  epoch1 = (next1 > at1 or stored1 < size1) and word
+  epoch1, other1 = (next1 > at1 or stored1 < size1) and word, rate ~= rate1
 end
 local free1, most1, credit1, left1 = 9007199254740992, 9007199254740992, -1, 0
 local floor = math.floor
@@ -599,7 +644,7 @@ if granted > 0 then
   local format = string.format
   local amount = format('%d', granted)
   if not epoch1 then
-    epoch1 = epoch
+    epoch1, other1 = epoch, false
   end
   do
     local wait, spent = 0, min(granted, stored1)
@@ -617,8 +662,10 @@ if granted > 0 then
   end
   left1 = slope1 and next1 > at1 and 0 or left1 - granted
   if next1 > at1 or stored1 < size1 then
-    text1 = format('%s %.17g %d %d', epoch1, stored1, at1, next1 - at1)
-    call('SET', KEYS[1], text1, 'PX', floor((next1 - now + ceil((size1 - stored1) * cool1)) / 1000) + 1001)
+    local life = floor((next1 - now + ceil((size1 - stored1) * cool1)) / 1000) + 1001
+    local left = other1 and call('PTTL', KEYS[1]) or 0
+    text1 = format('%s %.17g %d %d %s', epoch1, stored1, at1, next1 - at1, left > life and '0' or rate1)
+    call('SET', KEYS[1], text1, 'PX', format('%d', max(left, life)))
   else
     text1 = ''
     call('UNLINK', KEYS[1])
@@ -628,6 +675,9 @@ answers = '*'
 local report1 = {text1, floor(left1), 0, 0}
 if next1 > at1 or stored1 < size1 then
   report1[3], report1[4] = next1 > at1 and max(0, next1 - now) or 0, max(0, next1 - now) + ceil((size1 - stored1) * cool1)
+end
+if epoch1 and other1 then
+  report1[5] = max(0, call('PTTL', KEYS[1])) * 1000
 end
 return {0, '*', report1}
 
