@@ -70,6 +70,22 @@ func policyCalls(l *limit.Limiter) map[string]func(ctx context.Context) error {
 	}
 }
 
+// anotherRate returns a policy that shares its key with another version of a program, if its TTL depends on the rate.
+func anotherRate(p limit.Policy) limit.Policy {
+	switch p := p.(type) {
+	case limit.TokenBucket:
+		p.Refill++
+		return p
+	case limit.LeakyBucket:
+		p.Leak++
+		return p
+	case limit.Smooth:
+		p.Burst *= 2
+		return p
+	}
+	return p
+}
+
 // Each documented right is also needed.
 func TestPolicies_DocumentedRights_AreEnough(t *testing.T) {
 	t.Parallel()
