@@ -1,6 +1,6 @@
 -- Counts what the Client got, and when its next call is due. The more other Clients got less, the later
 -- it is to ask: else all of them would ask for each permit.
--- Needs: ahead granted held id known late lead missed next open own rest rival t total unranked. Sets: held lag.
+-- Needs: ahead clock granted held id known late lead missed next open own rest rival t total unranked. Sets: held lag.
 own = min(8796093022207, own + granted)
 local due, wants, lag = t, min(1023, total + rest - granted), 0
 if granted < total and open > granted and held > 0 then
@@ -13,13 +13,13 @@ else
     elseif rival then
       lag = (tonumber(redis.pcall('ZCOUNT', waiters, 0, '(' .. own)) or 0) - (known and granted > 0 and 1 or 0)
     end
-    lag = max(0, min(100, lag * min(10, 250 / lead)))
+    lag = max(0, min(lag * min(10, 250 / lead) + max(0, lag - 4) * min(15, 250 / lead), 250))
     due = t + min(5000, max(0, ceil(next / 1000))) + ceil(lag) + late
   end
 end
 due = due + late / 2048
 if ahead then
-  redis.pcall('ZADD', waiters, own + wants / 1024, id, -due, id .. '!', -ahead, 'clock')
+  redis.pcall('ZADD', waiters, own + wants / 1024, id, -due, id .. '!', -ahead, clock)
 else
   redis.pcall('ZADD', waiters, own + wants / 1024, id, -due, id .. '!')
 end

@@ -156,6 +156,7 @@ local floor = math.floor
 local millis = floor(now / 1000)
 local backdate = tonumber(ARGV[5 + 3] or '')
 local id, late, rest, lead = ARGV[5 + 6], ARGV[5 + 7] + 0, ARGV[5 + 8] + 0, ARGV[5 + 9] + 0
+local clock = 'the most advanced clock of the Clients whose callers wait for the limiter'
 local KEYS = KEYS
 local waiters, t = KEYS[2], redis.pcall('TIME')
 local first = t[1] and redis.pcall('ZRANGEBYSCORE', waiters, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 2) or {}
@@ -165,7 +166,7 @@ if t[1] then
 end
 t = floor(server / 1000)
 if rival then
-  local latest = call('ZSCORE', waiters, 'clock')
+  local latest = call('ZSCORE', waiters, clock)
   moved = latest and max(0, -latest - 4e15 + server - now) or 0
   now = now + moved
   millis, ahead = floor(now / 1000), moved == 0 and 4e15 + now - server
@@ -362,13 +363,13 @@ else
     elseif rival then
       lag = (tonumber(redis.pcall('ZCOUNT', waiters, 0, '(' .. own)) or 0) - (known and granted > 0 and 1 or 0)
     end
-    lag = max(0, min(100, lag * min(10, 250 / lead)))
+    lag = max(0, min(lag * min(10, 250 / lead) + max(0, lag - 4) * min(15, 250 / lead), 250))
     due = t + min(5000, max(0, ceil(next / 1000))) + ceil(lag) + late
   end
 end
 due = due + late / 2048
 if ahead then
-  redis.pcall('ZADD', waiters, own + wants / 1024, id, -due, id .. '!', -ahead, 'clock')
+  redis.pcall('ZADD', waiters, own + wants / 1024, id, -due, id .. '!', -ahead, clock)
 else
   redis.pcall('ZADD', waiters, own + wants / 1024, id, -due, id .. '!')
 end
