@@ -99,7 +99,7 @@ func TestPolicies_DocumentedRights_AreEnough(t *testing.T) {
 		s.now = time.Now()
 		weak := s.allowed(t, append(slices.Clone(always), commands...), rratelimiter.WithClock(s.clock))
 		all := append([]limit.Policy{policy}, beside...)
-		full := limit.New(s.all, "name", all...)
+		full := limit.New(s.all, "name", append([]limit.Policy{anotherRate(policy)}, beside...)...)
 		calls := policyCalls(limit.New(weak, "name", all...))
 		for range 3 {
 			for _, name := range slices.Sorted(maps.Keys(calls)) {
