@@ -58,7 +58,13 @@ func TestPenalty_DenialsApart_AreNotCountedTogether(t *testing.T) {
 		}
 		f.advance(time.Minute)
 	}
+	l = New(f.client, "other", FixedWindow{1, time.Hour, false}, Penalty{3, time.Minute, time.Hour, false})
 	require.True(t, redistest.Result(t, l.TryAcquire, 1))
+	for range 5 { // the count begins with its first denial, and a later one does not prolong it
+		require.False(t, redistest.Result(t, l.TryAcquire, 1))
+		f.advance(40 * time.Second)
+	}
+	assert.Zero(t, peekAll(t, l)[1].RetryAfter)
 }
 
 // TestPenalty_Renew_RequestsProlongIt, and without it they write nothing.
