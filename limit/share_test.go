@@ -248,3 +248,43 @@ func TestAcquire_ClientsWaitForPlaces_ShareEqually(t *testing.T) {
 		})
 	}
 }
+
+// TestAcquire_ClientsComeAndGo_PaceStays: Clients with waiters appear each 50 ms and leave unserved, a Client stops,
+// and thousands of callers leave. What is held for them is held for the time of a call.
+func TestAcquire_ClientsComeAndGo_PaceStays(t *testing.T) {
+	for _, name := range []string{"FixedWindow", "TokenBucket", "LeakyBucket"} {
+		redistest.Run(t, func(t *testing.T, f *redistest.Fixture) {
+			ctx, end := context.WithTimeout(t.Context(), 15*time.Second)
+			defer end()
+			var all sync.WaitGroup
+			var others atomic.Int64
+			visit := func(callers int, d time.Duration) {
+				one, leave := context.WithTimeout(ctx, d)
+				defer leave()
+				l := New(rratelimiter.New(f.Conn), "x", shareTests[name].policies...)
+				var visitors sync.WaitGroup
+				for range callers {
+					visitors.Go(func() {
+						if l.Acquire(one, 1) == nil {
+							others.Add(1)
+						}
+					})
+				}
+				visitors.Wait()
+			}
+			all.Go(func() {
+				for ctx.Err() == nil {
+					all.Go(func() { visit(2, 45*time.Millisecond) })
+					time.Sleep(50 * time.Millisecond)
+				}
+			})
+			all.Go(func() { visit(2000, 300*time.Millisecond) })
+			got := shares(t, f, 15*time.Second, func(c *rratelimiter.Client) Joinable {
+				return New(c, "x", shareTests[name].policies...)
+			}, site{}, site{trip: 6 * time.Millisecond})
+			all.Wait()
+			assert.GreaterOrEqual(t, got.sum()+others.Load(), int64(582), name)
+			assert.GreaterOrEqual(t, slices.Min(got.permits), int64(150), "%s: %v and %d", name, got.permits, others.Load())
+		})
+	}
+}

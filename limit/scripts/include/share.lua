@@ -1,6 +1,7 @@
 -- Lowers credit to the share of the Client. Each may be ahead of the one that got least by a part of lead and
 -- of what is open. While that one is expected, the rest is held for it, as far as it and others that got less
--- want that. One that is overdue is forgotten.
+-- want that. One that is overdue is forgotten. One that comes is behind the others, so that Clients which come
+-- and go do not take turns from those that stay.
 -- Needs: credit first free holds id lead rival t total. Sets: credit first held known open own rival slow unranked.
 local open, own, held, slow, known, unranked = max(0, min(free, credit + 1)), nil, 0, 0, nil, 0
 if rival then
@@ -8,7 +9,8 @@ if rival then
   for _ = 1, 16 do
     local least, members = floor(first[1] == rival and first[2] or first[4]), call('ZCARD', waiters)
     local clients = max(1, floor((members - 1) / 2))
-    own, unranked = max(floor(known or least), least - 4 * lead - 8), members - clients
+    own = max(floor(known or least + (lead > 1 and ceil(lead / (clients + 1)) or 0)), least - 4 * lead - 8)
+    unranked = members - clients
     local share = floor(least - own + ceil((lead + open) / (clients + (known and 0 or 1))))
     if share < min(total, open) then
       local behind, wanted = call('ZRANGEBYSCORE', waiters, 0, '(' .. own, 'WITHSCORES', 'LIMIT', 0, 8), 0

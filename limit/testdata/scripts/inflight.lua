@@ -236,7 +236,8 @@ if rival then
   for _ = 1, 16 do
     local least, members = floor(first[1] == rival and first[2] or first[4]), call('ZCARD', waiters)
     local clients = max(1, floor((members - 1) / 2))
-    own, unranked = max(floor(known or least), least - 4 * lead - 8), members - clients
+    own = max(floor(known or least + (lead > 1 and ceil(lead / (clients + 1)) or 0)), least - 4 * lead - 8)
+    unranked = members - clients
     local share = floor(least - own + ceil((lead + open) / (clients + (known and 0 or 1))))
     if share < min(total, open) then
       local behind, wanted = call('ZRANGEBYSCORE', waiters, 0, '(' .. own, 'WITHSCORES', 'LIMIT', 0, 8), 0
