@@ -72,7 +72,8 @@ func (l *Limiter) Charge(ctx context.Context, permits int64) (rratelimiter.Decis
 		return rratelimiter.Decision{}, fmt.Errorf("%w: %q is one, charge the others by themselves", ErrNotChargeable,
 			l.wire.members[i].name)
 	}
-	if !slices.ContainsFunc(l.wire.members, func(m member) bool { return !isHeld(m) && m.described.Refill != policy.Pausing }) {
+	counts := func(m member) bool { return !isHeld(m) && m.described.Refill != policy.Pausing }
+	if slices.ContainsFunc(l.wire.members, isHeld) && !slices.ContainsFunc(l.wire.members, counts) {
 		return rratelimiter.Decision{}, fmt.Errorf("%w: the permits of %q are held: take them with a Taken", ErrNotChargeable,
 			l.Name())
 	}
