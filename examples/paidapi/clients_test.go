@@ -112,19 +112,18 @@ func TestClients_Tokens_AreSettled(t *testing.T) {
 		limit.Pause{Most: time.Hour})
 
 	ask := func(prompt string, most int64) error {
-		var taken limit.Taken
-		defer taken.Settle(ctx) // returns everything if the call fails
-		if err := taken.Acquire(ctx, 1, requests); err != nil {
-			return err
-		}
-		if err := taken.Acquire(ctx, int64(len(prompt))/4+most, tokens); err != nil {
+		var call, spent limit.Taken
+		defer call.Settle(ctx) // these return everything if the call fails
+		defer spent.Settle(ctx)
+		estimate := int64(len(prompt))/4 + most
+		if err := takeBoth(ctx, part{&call, 1, requests}, part{&spent, estimate, tokens}); err != nil {
 			return err
 		}
 		used, err := callModel(ctx, prompt, most)
 		if err != nil {
 			return err
 		}
-		return taken.Settle(ctx, 1, used)
+		return errors.Join(call.Settle(ctx, 1), spent.Settle(ctx, used))
 	}
 	require.NoError(t, ask("Hello", 1000))
 	require.Error(t, ask("", 1000))
@@ -133,6 +132,28 @@ func TestClients_Tokens_AreSettled(t *testing.T) {
 	assert.EqualValues(t, 59, each[0].Remaining)
 	assert.EqualValues(t, 8, each[1].Remaining, "the places are back")
 	assert.InDelta(t, 90_000-42, each[3].Remaining, 42)
+}
+
+type part struct {
+	taken   *limit.Taken
+	permits int64
+	limiter *limit.Limiter
+}
+
+func takeBoth(ctx context.Context, first, second part) error {
+	for {
+		if err := first.taken.Acquire(ctx, first.permits, first.limiter); err != nil {
+			return err
+		}
+		d, err := second.taken.Take(ctx, second.permits, second.limiter)
+		if err != nil || d.Allowed {
+			return err
+		}
+		if err := first.taken.Settle(ctx); err != nil {
+			return err
+		}
+		first, second = second, first
+	}
 }
 
 func callModel(_ context.Context, prompt string, _ int64) (used int64, err error) {

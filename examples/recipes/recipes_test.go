@@ -42,9 +42,9 @@ func TestRecipes_Code_Runs(t *testing.T) {
 	}
 }
 
-// run runs a test on a Redis in memory, on the clock of synctest.
-func run(t *testing.T, test func(t *testing.T, client *rratelimiter.Client)) {
-	redistest.Run(t, func(t *testing.T, f *redistest.Fixture) { test(t, rratelimiter.New(f.Conn)) })
+// test runs a test on a Redis in memory, on the clock of synctest.
+func test(t *testing.T, run func(t *testing.T, client *rratelimiter.Client)) {
+	redistest.Run(t, func(t *testing.T, f *redistest.Fixture) { run(t, rratelimiter.New(f.Conn)) })
 }
 
 func post(handler http.Handler, body string, headers ...string) *httptest.ResponseRecorder {
@@ -74,7 +74,7 @@ func account(r *http.Request) (string, error) {
 }
 
 func TestRecipes_KeyFromTheBody(t *testing.T) {
-	run(t, func(t *testing.T, client *rratelimiter.Client) {
+	test(t, func(t *testing.T, client *rratelimiter.Client) {
 		perAccount := httplimit.Each(client, "login", account, limit.FixedWindow{Permits: 5, Interval: time.Minute})
 		handler := httplimit.Middleware(perAccount)(hello)
 		for range 5 {
@@ -90,7 +90,7 @@ func TestRecipes_KeyFromTheBody(t *testing.T) {
 }
 
 func TestRecipes_FailedLogInsOnly(t *testing.T) {
-	run(t, func(t *testing.T, client *rratelimiter.Client) {
+	test(t, func(t *testing.T, client *rratelimiter.Client) {
 		passwordIsRight := func(r *http.Request) bool {
 			time.Sleep(100 * time.Millisecond) // as long as a hash takes
 			return r.Header.Get("Authorization") == "right"
@@ -131,7 +131,7 @@ func TestRecipes_FailedLogInsOnly(t *testing.T) {
 }
 
 func TestRecipes_FailedLogInsOfUsersAndAddresses(t *testing.T) {
-	run(t, func(t *testing.T, client *rratelimiter.Client) {
+	test(t, func(t *testing.T, client *rratelimiter.Client) {
 		five := limit.FixedWindow{Permits: 5, Interval: time.Minute}
 		users := limit.NewKeyed(client, "{login}:user", limit.Named("user", five))
 		addresses := limit.NewKeyed(client, "{login}:address", limit.Named("address", five))
@@ -166,7 +166,7 @@ func TestRecipes_FailedLogInsOfUsersAndAddresses(t *testing.T) {
 }
 
 func TestRecipes_LimitByPlan(t *testing.T) {
-	run(t, func(t *testing.T, client *rratelimiter.Client) {
+	test(t, func(t *testing.T, client *rratelimiter.Client) {
 		var database sync.Map
 		database.Store("ada", int64(2))
 		permitsOf := func(_ context.Context, user string) (int64, error) {
@@ -196,7 +196,7 @@ func TestRecipes_LimitByPlan(t *testing.T) {
 }
 
 func TestRecipes_ResetAtNoon(t *testing.T) {
-	run(t, func(t *testing.T, client *rratelimiter.Client) {
+	test(t, func(t *testing.T, client *rratelimiter.Client) {
 		ctx := t.Context()
 		noon := time.FixedZone("Etc/GMT-12", 12*60*60) // its midnight is noon in UTC
 		quota := limit.New(client, "geocoder", limit.Calendar{Permits: 1000, Unit: limit.Day, In: noon})
@@ -218,7 +218,7 @@ func TestRecipes_ResetAtNoon(t *testing.T) {
 }
 
 func TestRecipes_BackgroundWork(t *testing.T) {
-	run(t, func(t *testing.T, client *rratelimiter.Client) {
+	test(t, func(t *testing.T, client *rratelimiter.Client) {
 		requests := limit.New(client, "paid-api", limit.SlidingWindow{Permits: 100, Interval: time.Minute})
 		background := limit.New(client, "paid-api", limit.SlidingWindow{Permits: 80, Interval: time.Minute})
 		share(t, requests, background)
@@ -231,7 +231,7 @@ func TestRecipes_BackgroundWork(t *testing.T) {
 			return limit.TokenBucket{Capacity: n, Refill: 1, Interval: time.Hour}
 		},
 	} {
-		run(t, func(t *testing.T, client *rratelimiter.Client) {
+		test(t, func(t *testing.T, client *rratelimiter.Client) {
 			t.Log(name)
 			share(t, limit.New(client, name, policy(100)), limit.New(client, name, policy(80)))
 		})
@@ -257,7 +257,7 @@ func share(t *testing.T, requests, background *limit.Limiter) {
 }
 
 func TestRecipes_TwoRegions(t *testing.T) {
-	run(t, func(t *testing.T, client *rratelimiter.Client) {
+	test(t, func(t *testing.T, client *rratelimiter.Client) {
 		ctx, granted := t.Context(), int64(0)
 		shares := map[string]int64{"eu": 60, "us": 40} // of 100 per minute
 		for region := range shares {
@@ -272,7 +272,7 @@ func TestRecipes_TwoRegions(t *testing.T) {
 }
 
 func TestRecipes_Keys_AreTriedInOrder(t *testing.T) {
-	run(t, func(t *testing.T, client *rratelimiter.Client) {
+	test(t, func(t *testing.T, client *rratelimiter.Client) {
 		ctx := t.Context()
 		keys := limit.NewKeyed(client, "geocoder:key", limit.SlidingLog{Permits: 2, Interval: time.Minute})
 		use := func(names ...string) (string, error) {
@@ -295,7 +295,7 @@ func TestRecipes_Keys_AreTriedInOrder(t *testing.T) {
 }
 
 func TestRecipes_CostKnownAfterwards(t *testing.T) {
-	run(t, func(t *testing.T, client *rratelimiter.Client) {
+	test(t, func(t *testing.T, client *rratelimiter.Client) {
 		writeRows := func(http.ResponseWriter) int64 { return 1200 }
 		perUser := httplimit.Each(client, "rows", httplimit.ByHeader("X-User"),
 			limit.TokenBucket{Capacity: 1000, Refill: 100, Interval: time.Second})
@@ -326,7 +326,7 @@ func TestMoving_Reserve_IsThatOfABucket(t *testing.T) {
 			assert.True(t, strings.Contains(string(runs), strings.TrimSpace(line)), line)
 		}
 	}
-	run(t, func(t *testing.T, client *rratelimiter.Client) {
+	test(t, func(t *testing.T, client *rratelimiter.Client) {
 		ctx := t.Context()
 		limiter := limit.New(client, "reports", limit.TokenBucket{Capacity: 20, Refill: 10, Interval: time.Second})
 		err := limiter.Acquire(ctx, 1) // rate.NewLimiter(10, 20) and Wait(ctx) of x/time/rate, for all processes together
