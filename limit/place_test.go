@@ -182,6 +182,46 @@ func TestInFlight_CallerLeaves_PlaceReturns(t *testing.T) {
 	})
 }
 
+// TestTaken_HookPanics_PlaceReturns: a caller whose Observer panics after the grant holds nothing.
+func TestTaken_HookPanics_PlaceReturns(t *testing.T) {
+	for _, hook := range []string{"Decision", "RedisCall", "Waiting ends"} {
+		withRedis(t, func(t *testing.T, f *fixture) {
+			called := func(name string) {
+				if name == hook {
+					panic("a hook")
+				}
+			}
+			client := rratelimiter.New(f.Conn, rratelimiter.WithObserver(&rratelimiter.Observer{
+				Decision:  func(context.Context, rratelimiter.DecisionInfo) { called("Decision") },
+				RedisCall: func(context.Context, rratelimiter.RedisCallInfo) { called("RedisCall") },
+				Waiting: func(_ context.Context, w rratelimiter.WaitingInfo) {
+					called(map[int]string{1: "Waiting", -1: "Waiting ends"}[w.Change])
+				},
+			}))
+			l := New(client, "name", InFlight{5, time.Hour, true})
+			f.Latency.Store(int64(time.Millisecond))
+			var all sync.WaitGroup
+			for i := range 4 { // three of them share a call
+				all.Go(func() {
+					var taken Taken
+					defer func() {
+						_ = recover()
+						assert.NoError(t, taken.Settle(t.Context(), 1))
+					}()
+					if i%2 == 0 || hook == "Waiting ends" {
+						_ = taken.Acquire(t.Context(), 1, l)
+					} else {
+						_, _ = taken.Take(t.Context(), 1, l)
+					}
+				})
+			}
+			all.Wait()
+			time.Sleep(time.Second)
+			assert.Equal(t, []int64{5}, remainingOf(t, New(f.client, "name", InFlight{5, time.Hour, true})), hook)
+		})
+	}
+}
+
 // TestTaken_Renew_HoldsForTheCall and no longer: the lease of a process that ended stays for its length.
 func TestTaken_Renew_HoldsForTheCall(t *testing.T) {
 	withRedis(t, func(t *testing.T, f *fixture) {

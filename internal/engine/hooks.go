@@ -11,13 +11,23 @@ import (
 
 // tryHooked is Try with leases, the denial cache and the report of the decision.
 func (l *Limiter) tryHooked(ctx context.Context, ask Ask, result *Result) error {
-	observation := l.Observe(ask.Most())
+	observation, reported := l.Observe(ask.Most()), false
+	defer result.returnUnless(&reported)
 	err := l.tryUnobserved(ctx, ask, result)
 	if result.Allowed {
 		observation.permits = result.Granted
 	}
 	observation.Report(ctx, result.Allowed, result.From, err)
+	reported = true
 	return err
+}
+
+// returnUnless returns what a call holds, unless it was reported: a hook has panicked, and the caller does not get the
+// result.
+func (r *Result) returnUnless(reported *bool) {
+	if !*reported {
+		r.Hold.Return()
+	}
 }
 
 // tryUnobserved is Try without a report of the decision.
@@ -55,7 +65,8 @@ func (l *Limiter) tryUnobserved(ctx context.Context, ask Ask, result *Result) er
 // waitHooked is Wait with leases, the denial cache and the report of the decision.
 func (l *Limiter) waitHooked(ctx context.Context, ask Ask, deadline time.Time, result *Result) (granted bool,
 	err error) {
-	observation := l.Observe(ask.Permits)
+	observation, reported := l.Observe(ask.Permits), false
+	defer result.returnUnless(&reported)
 	if !l.fromLease(ask, result) {
 		if err = l.denyUntil(ask.Permits, earlierDeadline(ctx, deadline)); err != nil {
 			result.From = FromMemory
@@ -65,6 +76,7 @@ func (l *Limiter) waitHooked(ctx context.Context, ask Ask, deadline time.Time, r
 	}
 	granted, err = err == nil, withoutDeadline(ctx, deadline, err)
 	observation.Report(ctx, granted, result.From, err)
+	reported = true
 	return granted, err
 }
 

@@ -72,11 +72,11 @@ func (g *Engine) newLone() any {
 
 // takeResult takes the result out of a request, whose caller it is, and clears the request for the next one.
 func (l *Limiter) takeResult(ctx context.Context, r *Request, result *Result) error {
+	err := r.Err
+	*result = r.Result // before a hook, which may panic
 	if r.call != nil {
 		r.call.report(ctx, l)
 	}
-	err := r.Err
-	*result = r.Result
 	r.Ask, r.Result, r.Err, r.batch, r.call = Ask{}, Result{}, nil, nil, nil
 	return err
 }

@@ -60,11 +60,11 @@ func (l *Limiter) wait(ctx context.Context, ask Ask, deadline time.Time, result 
 	for {
 		select {
 		case <-w.done:
+			if w.Err == nil {
+				*result = w.Result // before a hook, which may panic
+			}
 			if w.call != nil {
 				w.call.report(ctx, l)
-			}
-			if w.Err == nil {
-				*result = w.Result
 			}
 			return w.forPermits, w.Err
 		case <-ctx.Done():
