@@ -172,6 +172,40 @@ func TestClientInterceptors_InFlight_PlaceReturnsAtTheEnd(t *testing.T) {
 	}
 }
 
+// TestStreamServerInterceptor_InFlight_HoldsForTheStream, until its handler returns, also if the client leaves.
+func TestStreamServerInterceptor_InFlight_HoldsForTheStream(t *testing.T) {
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+		l := limit.New(client, "streams", limit.InFlight{Permits: 2, Lease: time.Minute, Renew: true})
+		c := serve(f, new(service), grpc.StreamInterceptor(grpclimit.StreamServerInterceptor(grpclimit.All(l)))).dial()
+		open := func(ctx context.Context) (test.TestService_FullDuplexCallClient, error) {
+			ss, err := c.FullDuplexCall(ctx)
+			require.NoError(t, err)
+			_ = ss.Send(new(test.StreamingOutputCallRequest))
+			_, err = ss.Recv()
+			return ss, err
+		}
+		leaves, leave := context.WithCancel(t.Context())
+		_, err := open(leaves)
+		require.NoError(t, err)
+		ends, err := open(t.Context())
+		require.NoError(t, err)
+		time.Sleep(3 * time.Minute)
+		_, err = open(t.Context())
+		require.Equal(t, codes.ResourceExhausted, status.Code(err))
+		leave()
+		time.Sleep(time.Second)
+		last, err := open(t.Context())
+		require.NoError(t, err)
+		for _, ss := range []test.TestService_FullDuplexCallClient{ends, last} {
+			require.NoError(t, ss.CloseSend())
+			_, err = ss.Recv()
+			require.ErrorIs(t, err, io.EOF)
+		}
+		time.Sleep(time.Second)
+		assert.Empty(t, f.Redis.Keys())
+	})
+}
+
 // TestFollowQuota_Metadata_DrainsTheLimiter: that of the header.
 func TestFollowQuota_Metadata_DrainsTheLimiter(t *testing.T) {
 	left := metadata.Pairs("x-ratelimit-remaining", "40")

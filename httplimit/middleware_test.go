@@ -1,9 +1,11 @@
 package httplimit_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -11,6 +13,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
@@ -149,5 +152,59 @@ func TestMiddleware_InFlightHijacked_PlaceReturnsWithTheHandler(t *testing.T) {
 		for range 3 {
 			assert.Equal(t, "late", exchange(f, server.Dial(), "GET / HTTP/1.1\nHost: example.org\n"))
 		}
+	})
+}
+
+// TestMiddleware_InFlightHTTP2_EachStreamHasAPlace, until its handler returns, also if the client resets the stream.
+func TestMiddleware_InFlightHTTP2_EachStreamHasAPlace(t *testing.T) {
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+		l := limit.New(client, "api", limit.InFlight{Permits: 3, Lease: time.Minute, Renew: true})
+		listener, both := redistest.NewListener(), new(http.Protocols)
+		both.SetUnencryptedHTTP2(true)
+		server := &http.Server{Protocols: both, Handler: httplimit.Middleware(httplimit.All(l))(http.HandlerFunc(
+			func(w http.ResponseWriter, r *http.Request) {
+				assert.Equal(t, 2, r.ProtoMajor)
+				w.WriteHeader(http.StatusOK)
+				assert.NoError(t, http.NewResponseController(w).Flush())
+				<-r.Context().Done()
+			}))}
+		go func() { _ = server.Serve(listener) }()
+		dials := 0
+		transport := &http.Transport{Protocols: both, DialContext: func(context.Context, string, string) (net.Conn, error) {
+			dials++
+			return listener.Dial(), nil
+		}}
+		open := func() (status int, end func()) {
+			ctx, stop := context.WithCancel(t.Context())
+			r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://server/", nil)
+			require.NoError(t, err)
+			resp, err := transport.RoundTrip(r)
+			require.NoError(t, err)
+			return resp.StatusCode, func() {
+				stop()
+				resp.Body.Close()
+				time.Sleep(time.Second)
+			}
+		}
+		var ends [3]func()
+		for i := range ends {
+			var status int
+			status, ends[i] = open()
+			require.Equal(t, 200, status)
+		}
+		time.Sleep(3 * time.Minute)
+		status, end := open()
+		require.Equal(t, 429, status)
+		end()
+		ends[1]()
+		status, ends[1] = open()
+		require.Equal(t, 200, status)
+		for _, end := range ends {
+			end()
+		}
+		assert.Equal(t, 1, dials)
+		assert.Empty(t, f.Redis.Keys())
+		transport.CloseIdleConnections()
+		server.Close()
 	})
 }
