@@ -66,7 +66,7 @@ func TestTaken_InFlightBesideRedisson_ReturnsThePlace(t *testing.T) {
 	}
 }
 
-// TestTaken_RateBesidePlaces_SettlesApart: a settlement changes the rate alone, whoever shares its call, and the end of a
+// TestTaken_RateBesidePlaces_SettlesApart: a settlement changes the rate alone, also of a shared call, and the end of a
 // hold the places alone.
 func TestTaken_RateBesidePlaces_SettlesApart(t *testing.T) {
 	withRedis(t, func(t *testing.T, f *fixture) {
@@ -137,7 +137,7 @@ func TestTaken_RedisRefuses_PlaceReturnsAfterIt(t *testing.T) {
 	}
 }
 
-// TestInFlight_ReplyOfTheGrantLost_PlaceReturns: nobody holds it.
+// TestInFlight_ReplyOfTheGrantLost_PlaceReturns: no caller holds it.
 func TestInFlight_ReplyOfTheGrantLost_PlaceReturns(t *testing.T) {
 	for name, take := range takingCalls {
 		if name == "TakeUpTo" {
