@@ -194,7 +194,7 @@ func (m *model) release(n int64) calls.Reply {
 			value = v.rate
 		}
 		if m.applies(releaseShrinksGrants) {
-			v.shrink(n)
+			v.shrinkByMember(n)
 		}
 		v.set(min(v.rate, value+n))
 		m.live(v)
@@ -205,6 +205,20 @@ func (m *model) release(n int64) calls.Reply {
 	v.shrink(n)
 	m.live(v)
 	return calls.Done
+}
+
+// shrinkByMember is shrink, but removes a grant before it adds what remains of it. If the set was empty meanwhile, it
+// has lost its time to live.
+func (v view) shrinkByMember(n int64) {
+	before := len(v.pair.Grants)
+	var kept int64
+	if before > 0 {
+		kept = v.pair.Grants[before-1].Permits
+	}
+	v.shrink(n)
+	if len(v.pair.Grants) == 1 && v.pair.Grants[0].Permits < kept {
+		v.pair.GrantsTTL = state.Forever
+	}
 }
 
 // shrink takes permits off the grants, the oldest first.
