@@ -80,8 +80,8 @@ const defaultWaitJitter = 150 * time.Millisecond
 // takes permits, this costs at most a fortieth of the rate, and a little more at first.
 //
 // With 0, callers ask on time: for a limiter that only Go programs use. A caller also asks on time if its
-// deadline would pass otherwise, unless several callers of its Client want all that the rate grants at once:
-// then one of them is always near its deadline. Callers that do not wait, as those of TryAcquire, can take the
+// deadline would pass otherwise. If several callers of its Client want all that the rate grants at once, one of
+// them is always near its deadline, so none of them does. Callers that do not wait, as those of TryAcquire, can take the
 // permits before callers that wait. A d below 0 is [ErrInvalidOption].
 //
 // For a Limiter in a limit.Join, the time is random and below 20 ms. For a TokenBucket, LeakyBucket or
@@ -116,8 +116,8 @@ func New(client rueidis.Client, opts ...Option) *Client {
 // option, 5 s by default, for each address. It returns an error if the option is invalid, or if Redis
 // rejects the program, for instance its password.
 //
-// The client of a single server dials again if a reply says that the server has become a replica: it is
-// the address of a service or a DNS name, behind which another server is the master now. It dials once for
+// The client of a single server dials again if a reply says that the server has become a replica. Behind the
+// address of a service or a DNS name, another server is the master then. The client dials once for
 // all callers, and at most once a second. Until then, calls fail with the reply. Calls in flight have
 // another ten seconds to end on the old connections.
 func Connect(option rueidis.ClientOption) (rueidis.Client, error) {

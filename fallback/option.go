@@ -22,9 +22,9 @@ func OnFailure(mode limit.FailureMode) Option {
 // there.
 func Deadline(d time.Duration) Option { return common(guard.Deadline("fallback", d)) }
 
-// OnRedisChange sets a callback for each outage of a node of Redis: up is false with the error that began
-// it, and true at its end: err is then nil if the node answers, and says so if it does not and its slots
-// have moved to another node. node is the address of the node, empty if it is unknown. Calls come in
+// OnRedisChange sets a callback for each outage of a node of Redis. up is false with the error that began
+// it, and true at its end. err is then nil if the node answers, and reports if its slots have moved to
+// another node instead. node is the address of the node, empty if it is unknown. Calls come in
 // order, one at a time.
 func OnRedisChange(changed func(node string, up bool, err error)) Option {
 	return common(func(s *guard.Settings) { s.Changed = changed })

@@ -121,8 +121,8 @@ func (s *clientStream) RecvMsg(m any) error {
 	return err
 }
 
-// FollowQuota has a client's interceptor follow the provider's own count, as [httplimit.FollowQuota] does: by
-// the metadata of a call's header or trailer, such as x-ratelimit-remaining of Envoy.
+// FollowQuota has a client's interceptor follow the provider's own count, as [httplimit.FollowQuota] does.
+// It reads the metadata of a call's header and trailer, such as x-ratelimit-remaining of Envoy.
 func FollowQuota(kinds ...string) Option { return common(guard.FollowQuota(kinds)) }
 
 // follow drains the limiter of a call to what metadata says is left of the quota.

@@ -38,7 +38,7 @@ func ByIP(trusted ...netip.Prefix) Key {
 // incoming metadata of a server's call, and the outgoing metadata of a client's. A call without the
 // value, or with several or an empty one, has no key and is [limit.ErrInvalidRequest]. Spaces and tabs
 // around a text are dropped, as gRPC allows, and the scheme of authorization is as in
-// [httplimit.ByHeader]; a binary value, whose name ends in "-bin", counts as it was sent. Clients choose
+// [httplimit.ByHeader]. A binary value, whose name ends in "-bin", counts as it was sent. Clients choose
 // their metadata: put a check of the value in front of it.
 func ByMetadata(name string) Key {
 	name = strings.ToLower(name)

@@ -35,7 +35,7 @@ import (
 // Headers of the handler count in the same way, for instance those that a proxy copies.
 //
 // A permit of a [limit.InFlight] is held until the handler has returned. If the grant left no permit free, the response
-// ends when Redis has the permit back, and a [Deadline] later at the latest, so that a client that has its response can
+// ends when Redis has the permit back, and a [Deadline] later at the latest. So a client that has its response can
 // send the next request. Otherwise it is returned in the background. The end of a connection that was hijacked is
 // not seen: use a [limit.Taken] there.
 //

@@ -159,8 +159,8 @@ func OnFailure(mode limit.FailureMode) Option {
 func Deadline(d time.Duration) Option { return common(guard.Deadline("httplimit", d)) }
 
 // OnRedisChange sets a callback for each outage of a node of Redis, see [OnFailure]. up is false with
-// the error that began it, and true at its end: err is then nil if the node answers, and says so if it
-// does not and its slots have moved to another node. node is the address of the node, empty if it is
+// the error that began it, and true at its end. err is then nil if the node answers, and reports if its
+// slots have moved to another node instead. node is the address of the node, empty if it is
 // unknown. Calls come in order, one at a time. The request that observes an outage calls back itself
 // and waits for it. The end of an outage is mostly observed in the background, where a panic of the
 // callback is dropped.

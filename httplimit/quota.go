@@ -2,8 +2,8 @@ package httplimit
 
 import "github.com/rratelimiter/rratelimiter/internal/guard"
 
-// FollowQuota has a [Transport] follow the provider's own count. Other programs may use the same quota: so a
-// response that says how much of it is left drains the limiter to that number, if it has more, by
+// FollowQuota has a [Transport] follow the provider's own count. Other programs may use the same quota. A
+// response that says how much of it is left drains the limiter to that number, if it has more:
 // [limit.Limiter.Drain]. It never adds permits. All processes that share the limiter slow down, and not only
 // after a refusal.
 //

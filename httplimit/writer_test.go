@@ -66,8 +66,8 @@ func TestHeaders_EqualNamesOfOneLimiter_AreNumbered(t *testing.T) {
 	})
 }
 
-// TestHeaders_ManyNamesUpstream_CostBoundedWork: an upstream may send thousands of names. Whoever reads text
-// copies it, so that the allocated bytes count the work.
+// TestHeaders_ManyNamesUpstream_CostBoundedWork: an upstream may send thousands of names. The code that reads
+// text copies it, so the allocated bytes count the work.
 func TestHeaders_ManyNamesUpstream_CostBoundedWork(t *testing.T) {
 	client, _ := guardtest.Connect(t)
 	work := func(names int) (allocated uint64) {

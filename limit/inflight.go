@@ -29,8 +29,8 @@ import (
 //
 // Callers that wait get a permit that their Client returns at once, and one that another Client
 // returns within 100 ms. Each Client with waiters makes ten calls a second for that, and the one of several that
-// got least up to fifty: beside others that wait, a wait of less than 100 ms may end without a call. A wait lasts until its deadline, since
-// nothing is known of when permits return. So RetryAfter of a Decision is a guess: at most a second, less
+// got least up to fifty. Beside others that wait, a wait of less than 100 ms may end without a call. A wait lasts
+// until its deadline, since nothing is known of when permits return. So RetryAfter of a Decision is a guess: at most a second, less
 // if a lease ends earlier. ResetAfter is the time until the last lease ends. Leases and the denial cache
 // of the Client never answer for an InFlight.
 //

@@ -134,8 +134,8 @@ func TestLease_BucketsAndLogs_LeaseNothing(t *testing.T) {
 	}
 }
 
-// TestLease_AnotherClockAhead_EndsWithItsWindow: the next window begins when Redis ends this one, and no
-// permit is used on top of it, however far ahead the clock of the client is that begins it.
+// TestLease_AnotherClockAhead_EndsWithItsWindow: the next window begins when Redis ends this one. No permit is
+// used on top of it, however far ahead the clock of the client is that begins it.
 func TestLease_AnotherClockAhead_EndsWithItsWindow(t *testing.T) {
 	const permits, interval = 100_000, 1600 * time.Millisecond
 	for name, option := range map[string]rratelimiter.Option{

@@ -85,8 +85,8 @@ func TestRateLowered_ADenial_KeepsTheState(t *testing.T) {
 }
 
 // TestRateLowered_TwoVersions_KeepBothRates: for an hour, two versions of a program share a bucket, each with
-// its rate. They take, settle and pause. What a call finds free is what the last grant left, and what was refilled
-// since at the rate of the caller, for as long as the last call of the new version reported.
+// its rate. They take, settle and pause. A call finds free what the last grant left, and what was refilled
+// since at the rate of the caller. That holds for as long as the last call of the new version reported.
 func TestRateLowered_TwoVersions_KeepBothRates(t *testing.T) {
 	for name, test := range map[string]struct{ old, now Policy }{
 		"bucket": {TokenBucket{20, 10, time.Second}, TokenBucket{20, 1, time.Second}},

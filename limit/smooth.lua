@@ -65,7 +65,7 @@ else
 end
 
 --@ settle  in: at@ cool@ epoch@ granted next@ other@ rate@ size@ stored@ text@  out: text@
--- A state that a call with a higher rate has left lives as long as a denial says.
+-- A denial prolongs the state that a call with a higher rate has left.
 if granted == 0 and other@ and epoch@ then
   --@include life
   if call('PTTL', KEYS[@1]) < life - 1001 then

@@ -67,7 +67,7 @@ else
 end
 
 --@ settle  in: at@ epoch@ granted interval@ missing@ other@ part@ refill@ refunded@ taken@ text@  out: text@
--- A state that a call with a higher rate has left lives as long as a denial says.
+-- A denial prolongs the state that a call with a higher rate has left.
 if granted == 0 and other@ and epoch@ then
   --@include life
   if call('PTTL', KEYS[@1]) < life - 1000 then

@@ -78,7 +78,7 @@ type sentBatch struct {
 	callers    atomic.Int32 // that have not left; of a queue's batch all waiters
 }
 
-// Age returns a function that returns how long ago the last reply of the call arrived: by the clock that is
+// Age returns a function that returns how long ago the last reply of the call arrived. It uses the clock that is
 // furthest ahead, since the monotonic one may stand still while the machine sleeps.
 func (b *Batch) Age(g *Engine) func() time.Duration {
 	replied, own := b.sent.replied, b.sent.repliedOwn.Round(0)

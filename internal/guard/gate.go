@@ -1,5 +1,5 @@
 // Package guard decides the requests of a protocol, for the middleware of HTTP and gRPC, the rules and the rate
-// limit service of Envoy: from the choice of their limiters to the settlement of their cost. It names clients
+// limit service of Envoy. It goes from the choice of their limiters to the settlement of their cost. It names clients
 // and policies. Package outage asks the limiters.
 package guard
 

@@ -16,7 +16,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// quotas follows the counts of providers: of the limiter of each name, what is known of it here.
+// quotas follows the counts of providers: by the names of limiters.
 type quotas struct {
 	mu     sync.Mutex
 	byName map[string]*quota

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// connectionFields are about the connection of a request and not part of it: the next server does not get
+// connectionFields are about the connection of a request and not part of it. The next server does not get
 // them (RFC 9110, 7.6.1). Upgrade is one of them too, unless Connection names it.
 var connectionFields = []string{"Connection", "Proxy-Connection", "Keep-Alive", "Te", "Transfer-Encoding", "Trailer",
 	"Proxy-Authenticate", "Proxy-Authorization"}
@@ -60,7 +60,7 @@ func (f *Fields) addNamed(line string) {
 }
 
 // Get returns the values of a field by its canonical name, and whether all servers read them so. A proxy
-// removes a field that Connection names, a server may have the field of a trailer among the others, and CGI
+// removes a field that Connection names. A server may have the field of a trailer among the others. CGI
 // (RFC 3875, 4.1.18) writes names with underscores.
 func (f *Fields) Get(name string) (sent []string, clear bool) {
 	sent, clear = f.header[name], !f.named[name]
@@ -78,9 +78,9 @@ func (f *Fields) Get(name string) (sent []string, clear bool) {
 
 var errBasic = errors.New("the credentials of Basic are not in Base64")
 
-// FieldValue returns a value of a field without what has no meaning in it, and whether it was sent so: white
-// space around it, and in Authorization the case of the scheme, which is lower here, further spaces behind it,
-// and the spelling of Basic credentials.
+// FieldValue returns a value of a field without what has no meaning in it, and whether it was sent so. White
+// space around a value has none. Nor have, in Authorization, the case of the scheme, which is lower here, further
+// spaces behind it, and the spelling of Basic credentials.
 func FieldValue(name, value string) (text string, exact bool, err error) {
 	text = strings.Trim(value, " \t")
 	exact = text == value

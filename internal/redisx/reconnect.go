@@ -112,8 +112,8 @@ func (r *reconnecting) use(client rueidis.Client) bool {
 	return true
 }
 
-// Redial returns a client that replaces itself by what connect returns, if its server has become a replica:
-// behind one address, another server may be the master, and old connections stay open. A client of a cluster
+// Redial returns a client that replaces itself by what connect returns, if its server has become a replica.
+// Behind one address, another server may be the master, and old connections stay open. A client of a cluster
 // or of Sentinel is returned as it is, since rueidis finds the master.
 func Redial(client rueidis.Client, connect func() (rueidis.Client, error)) rueidis.Client {
 	if client.Mode() != rueidis.ClientModeStandalone {

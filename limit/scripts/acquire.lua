@@ -83,17 +83,24 @@
 --          that was full for that time grants what would have been refilled in it. Otherwise a call
 --          that is late by a timer and a round trip would slow the pace.
 --       Absent or '' for no lease: the permits to lease, and the longest duration of the lease, milliseconds.
---       Of the script for callers that wait: the ID of the queue; the milliseconds by which its calls may be late;
---       the permits of its waiters that are not in the call; lead, see scripts/include/share.lua.
+--       Only in the script for callers that wait:
+--          the ID of the queue.
+--          the milliseconds by which its calls may be late.
+--          the permits of its waiters that are not in the call.
+--          lead, see scripts/include/share.lua.
 --
 -- If all was granted and flags has no d, replies the text of the policy, or {text, text, ...} of
 -- several. That of a window is the number of taken permits. If none was granted for now, and there are
 -- no flags, replies -1. Else the section flat replies, or:
 --   {0, answers, report, report, ...}.
 --   {0, answers, report, report, ..., leased, span}.
--- leased and span are the permits and milliseconds of a lease. The script for callers that wait adds five numbers:
--- 1 if other Clients have waiters; for how long what is free is held for others, by how much their calls may be
--- late, how much later than by the reports to ask, and how much later than its time the call was dated: microseconds.
+-- leased and span are the permits and milliseconds of a lease. The script for callers that wait adds five numbers,
+-- times in microseconds:
+--   1 if other Clients have waiters.
+--   for how long what is free is held for others.
+--   by how much their calls may be late.
+--   how much later than by the reports to ask.
+--   how much later than its time the call was dated.
 -- answers are those of internal/include/decide.lua, or '*': all granted, or 'n': the only request was not.
 --
 -- Every script replies {3, policy, text} if text is not a state of the policy. If the policy has

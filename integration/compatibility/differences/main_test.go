@@ -44,7 +44,7 @@ func TestMain(m *testing.M) {
 		version = servers.VersionOf(t, redis)
 		here = rratelimiter.New(redis)
 		java = oracle.Start(t, redissonVersion, oracle.Single(server.Addr()))
-		// The server has the scripts of both libraries from here on, since tests count script calls: before
+		// The server has the scripts of both libraries from here on, since tests count script calls. Before
 		// Redis 6.2, a call of one that it does not have counts as well.
 		require.NoError(t, here.Limiter("warm").SetRate(t.Context(), perMinute(10)))
 		take(t, java.Limiter("warm"), 1)

@@ -2,7 +2,7 @@
 --   "<id>"   Its score is the permits that the waiters of a Client got, and the 1024th part of those that they
 --            want, at most 1023. Only differences of the whole numbers count.
 --   "<id>!"  Its score is minus the time by which the next call of the Client is due, Unix milliseconds of the
---            server, and the 2048th part of the milliseconds by which its calls may be late.
+--            server. The fraction is the 2048th part of the milliseconds by which its calls may be late.
 --   clock    Its score is minus the microseconds by which the most advanced clock is ahead of the server's, and
 --            4e15 more, so that it is below 0. A set with a member of more than 64 bytes is no list, in which
 --            each command would read the Clients one after another.

@@ -62,8 +62,8 @@ func (r *Request) field(name string) (sent []string, clear bool) {
 	return r.fields.Get(name)
 }
 
-// plain returns a value of a header, a cookie or a parameter without what has no meaning in it, whether it was
-// sent so, and whether all servers read it so.
+// plain returns a value of a header, a cookie or a parameter without what has no meaning in it. exact reports
+// whether it was sent so, and clear whether all servers read it so.
 func plain(name, value string) (text string, exact, clear bool) {
 	switch kind, _, _ := strings.Cut(name, ":"); kind {
 	case "query":
@@ -107,8 +107,8 @@ func isMangled(other, name string) bool {
 var mangle = strings.NewReplacer(" ", "_", ".", "_")
 
 // cookiesOf returns the values of a cookie, and whether all servers read them so. Others separate cookies by
-// white space (Python) or commas (old ones of Java and Ruby), ignore the case of names, decode names, or read
-// the lines of RFC 2109, whose attributes begin with a dollar sign.
+// white space (Python) or commas (old ones of Java and Ruby). They ignore the case of names, or decode names. They
+// read the lines of RFC 2109, whose attributes begin with a dollar sign.
 func cookiesOf(lines []string, name string) (sent []string, clear bool) {
 	clear = true
 	for _, line := range lines {

@@ -14,9 +14,11 @@ import (
 // mostCompared is the most rules of a file of which each is compared with all before it.
 const mostCompared = 2000
 
-// Warnings describes what a valid file may not mean: rules that no request reaches, bans of ranges that let a
-// client of an unknown address pass, since no rule behind them decides all its requests, local shares of less
-// than a permit, and rules that answer 401, which requires a header (RFC 9110, 15.5.2).
+// Warnings describes what a valid file may not mean:
+//   - Rules that no request reaches.
+//   - Bans of ranges that let a client of an unknown address pass: no rule behind them decides all its requests.
+//   - Local shares of less than a permit.
+//   - Rules that answer 401, which requires a header (RFC 9110, 15.5.2).
 func (s *File) Warnings() (all []string) {
 	behind := slices.DeleteFunc(slices.Clone(s.rules), func(r *rule) bool { return !r.decidesUnknown() })
 	for i, r := range s.rules {

@@ -44,7 +44,7 @@ type Watcher struct {
 	search time.Time // the time of the next search for clients and policies
 }
 
-// known is what is known of a name.
+// known has the samples of a name.
 type known struct {
 	name   string
 	found  *inspect.Found // nil until a search
