@@ -15,7 +15,6 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/rratelimiter/rratelimiter/internal/engine"
-	"github.com/rratelimiter/rratelimiter/internal/policy"
 	"github.com/rratelimiter/rratelimiter/internal/receipt"
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
@@ -43,7 +42,10 @@ func (w *wire) waitersKey() string {
 func (w *wire) Arguments(b *engine.Batch, now time.Time) {
 	total, detail := b.Wants()
 	detail = detail || w.plan.expires && w.plan.client.Engine.Look()
-	b.Args = w.plan.fixed(callOf(b), append(b.Args[:0], strconv.FormatInt(total, 10)), now)
+	b.Args = append(b.Args[:0], strconv.FormatInt(total, 10))
+	if timed := w.plan.timed || b.Share.ID != ""; timed || w.plan.epochs {
+		b.Args = w.plan.fixed(timed, w.plan.epochs, b.Args, now)
+	}
 	b.Args = callArguments(b.Args, w.members, now)
 	flags := ""
 	switch {
@@ -83,16 +85,15 @@ func callOf(b *engine.Batch) call {
 }
 
 // fixed appends the time and the epoch of a call, if its script reads them.
-func (p *plan) fixed(c call, args []string, now time.Time) []string {
-	timed, epochs := p.timed || c == wait, p.epochs && takes(c)
-	if !timed && !epochs {
-		return args
-	}
+func (p *plan) fixed(timed, epochs bool, args []string, now time.Time) []string {
 	at := make([]byte, 0, 32)
 	if timed {
 		at = p.client.Engine.AppendMicros(at, now)
 	}
-	if !epochs {
+	switch {
+	case !timed && !epochs:
+		return args
+	case !epochs:
 		return append(args, string(at))
 	}
 	both := string(appendEpoch(at)) // one text costs less than two
@@ -130,9 +131,11 @@ func (w *wire) Answer(b *engine.Batch, message rueidis.RedisMessage) (again bool
 		b.GrantAll(0)
 		return false, nil
 	}
-	if s, letters := w.flat(message); s != nil {
-		b.AnswerBy(s, letters, w.AboveLimit)
-		return false, nil
+	if w.plan.flat {
+		if s, letters := w.flat(message); s != nil {
+			b.AnswerBy(s, letters, w.AboveLimit)
+			return false, nil
+		}
 	}
 	switch reply := redisx.ReadReply(message); reply.Number() {
 	case replyNoRate:
@@ -187,8 +190,7 @@ func briefTexts(message rueidis.RedisMessage) []string {
 func (w *wire) flat(message rueidis.RedisMessage) (s *state, letters string) {
 	all, err := message.ToArray()
 	notNumber := func(m rueidis.RedisMessage) bool { return !m.IsInt64() } // as the time of another reply
-	if err != nil || len(w.members) > 1 || w.members[0].described.Refill != policy.Together ||
-		slices.ContainsFunc(all, notNumber) {
+	if err != nil || slices.ContainsFunc(all, notNumber) {
 		return nil, ""
 	}
 	r := redisx.ReadReply(message)
@@ -220,21 +222,24 @@ type grant struct {
 
 // grantOf returns the grant of the call of a batch.
 func (w *wire) grantOf(b *engine.Batch) grant {
-	receipts := briefTexts(b.Reply)
+	age := b.Age(w.plan.client.Engine)
 	if s, ok := b.Forecast.(*state); ok {
-		receipts = s.receipts
+		return grant{s.receipts, age}
 	}
-	return grant{receipts, b.Age(w.plan.client.Engine)}
+	return grant{briefTexts(b.Reply), age}
 }
 
 // Receipt returns the refund of the grant of a call. The limiters of Redisson's layout refund theirs one after
 // another, and then all policies with one call. If one fails, the others still refund theirs, unless ctx has ended.
 func (w *wire) Receipt(b *engine.Batch) receipt.Refund {
-	c, granted, all := callOf(b), b.Granted, w.grantOf(b)
-	if len(all.receipts) != len(w.members) {
+	granted, all := b.Granted, w.grantOf(b)
+	switch {
+	case len(all.receipts) != len(w.members):
 		return nil
+	case !w.plan.shared:
+		return func(ctx context.Context, permits int64) error { return w.refund(ctx, permits, all) }
 	}
-	args := slices.Clone(b.Args) // the next batch uses them
+	c, args := callOf(b), slices.Clone(b.Args) // the next batch uses them
 	return func(ctx context.Context, permits int64) (err error) {
 		for i, m := range w.members {
 			if m.redisson != nil {

@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/engine"
 )
 
 // Keyed is a limiter for each key under a prefix: for each user, tenant or address. All have the
@@ -15,12 +17,13 @@ import (
 // are data: they do not choose a slot of a Redis Cluster. No two keys share a limiter. A prefix may
 // contain a hash tag, as "{web}" does: then the limiters of all keys are in one slot.
 //
-// A Keyed is safe for concurrent use, and keeps nothing about its keys.
+// A Keyed is safe for concurrent use, and keeps no state of its keys.
 type Keyed struct {
 	plan   *plan
 	prefix string // with the colon
 	plain  string // if names are in Redis as they are, the begin of their keys, else ""
 	err    error
+	unused sync.Pool // *Limiter of an earlier call
 }
 
 // NewKeyed opens the limiters of a prefix. It sends nothing. With invalid arguments, all calls fail
@@ -40,8 +43,10 @@ func NewKeyed(client *rratelimiter.Client, prefix string, policies ...Policy) *K
 
 // Limiter returns the limiter of a key: for every other call, for [Join] and for the middleware.
 func (k *Keyed) Limiter(key string) *Limiter {
-	if k.plain != "" && key != "" && strings.IndexByte(key, '{') < 0 && strings.IndexByte(key, '}') < 0 {
-		return k.plan.limiter("", keyPrefix{k.plain, key, "}:"})
+	l := new(Limiter)
+	if k.isPlain(key) {
+		k.plan.open(l, "", keyPrefix{k.plain, key, "}:"})
+		return l
 	}
 	name := k.prefix + key
 	switch {
@@ -60,7 +65,37 @@ func (k *Keyed) Limiter(key string) *Limiter {
 	if err != nil {
 		return failed(name, err)
 	}
-	return k.plan.limiter(name, prefix(mapped))
+	k.plan.open(l, name, prefix(mapped))
+	return l
+}
+
+// isPlain reports whether a key is in Redis as it is.
+func (k *Keyed) isPlain(key string) bool {
+	return k.plain != "" && key != "" && strings.IndexByte(key, '{') < 0 && strings.IndexByte(key, '}') < 0
+}
+
+// try takes permits of a key. A Limiter that no call uses any more serves another key: a new one costs a tenth of
+// a call.
+func (k *Keyed) try(ctx context.Context, key string, ask engine.Ask, result *engine.Result) error {
+	if !k.isPlain(key) {
+		return (*handle)(k.Limiter(key)).Try(ctx, ask, result)
+	}
+	var l *Limiter
+	if ctx.Done() == nil {
+		l, _ = k.unused.Get().(*Limiter)
+	}
+	if l == nil {
+		l = new(Limiter)
+	}
+	k.plan.open(l, "", keyPrefix{k.plain, key, "}:"})
+	if err := l.checkPermits(ctx, ask.Permits); err != nil {
+		return err
+	}
+	unused, err := l.calls.TryOnce(ctx, ask, result)
+	if unused {
+		k.unused.Put(l)
+	}
+	return err
 }
 
 var escape = strings.NewReplacer("%", "%25", "{", "%7B", "}", "%7D")
@@ -76,12 +111,16 @@ func escapedPrefix(name string) keyPrefix {
 
 // TryAcquire is [Limiter.TryAcquire] of a key.
 func (k *Keyed) TryAcquire(ctx context.Context, key string, permits int64) (bool, error) {
-	return k.Limiter(key).TryAcquire(ctx, permits)
+	var result engine.Result
+	err := k.try(ctx, key, engine.Ask{Permits: permits}, &result)
+	return result.Allowed, err
 }
 
 // Take is [Limiter.Take] of a key.
 func (k *Keyed) Take(ctx context.Context, key string, permits int64) (rratelimiter.Decision, error) {
-	return k.Limiter(key).Take(ctx, permits)
+	var result engine.Result
+	err := k.try(ctx, key, engine.Ask{Permits: permits, Detail: true}, &result)
+	return rratelimiter.Decision(result.Answer), err
 }
 
 // Drain is [Limiter.Drain] of a key.

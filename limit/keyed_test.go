@@ -1,8 +1,13 @@
 package limit
 
 import (
+	"context"
+	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -111,5 +116,72 @@ func TestKeyed_InvalidArguments_FailWithTypedErrors(t *testing.T) {
 		assert.ErrorIs(t, err, test.want, name)
 		_, err = Join(test.keyed.Limiter(test.key)).Take(t.Context(), 1)
 		assert.ErrorIs(t, err, test.want, name)
+	}
+}
+
+// TestKeyed_ManyCallers_EachKeyHasItsOwnCount: a Limiter that served another key before counts the key that it is
+// given, beside callers that may leave and those that share a call.
+func TestKeyed_ManyCallers_EachKeyHasItsOwnCount(t *testing.T) {
+	const keys, callers, calls = 5, 16, 30
+	f, window := newClocked(t), FixedWindow{1 << 20, time.Hour, false}
+	for _, of := range [][]Policy{{window}, {window, TokenBucket{1 << 20, 1, time.Hour}}} {
+		k := NewKeyed(f.client, fmt.Sprint("policies ", len(of)), of...)
+		var taken [keys]atomic.Int64
+		var done sync.WaitGroup
+		for caller := range callers {
+			done.Go(func() {
+				mayLeave, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				for call := range calls {
+					ctx, key := context.Background(), (caller+call)%keys
+					if call%3 == 0 {
+						ctx = mayLeave
+					}
+					granted, err := k.TryAcquire(ctx, strconv.Itoa(key), int64(key+1))
+					assert.NoError(t, err)
+					assert.True(t, granted)
+					taken[key].Add(int64(key + 1))
+					d, err := k.Take(ctx, "caller "+strconv.Itoa(caller), 1)
+					assert.NoError(t, err)
+					assert.EqualValues(t, 1<<20-1-call, d.Remaining)
+				}
+			})
+		}
+		done.Wait()
+		for key := range taken {
+			assert.Equal(t, 1<<20-taken[key].Load(), peekAll(t, k.Limiter(strconv.Itoa(key)))[0].Remaining)
+		}
+	}
+}
+
+// TestKeyed_LimiterInUse_ServesNoOtherKey: only a lone call without an error, of a caller that cannot leave and
+// without hooks, gives its Limiter back.
+func TestKeyed_LimiterInUse_ServesNoOtherKey(t *testing.T) {
+	mayLeave, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	window := FixedWindow{5, time.Minute, false}
+	for name, test := range map[string]struct {
+		ctx     context.Context
+		options []rratelimiter.Option
+		foreign bool
+		unused  bool
+	}{
+		"lone":        {ctx: context.Background(), unused: true},
+		"may leave":   {ctx: mayLeave},
+		"hooked":      {ctx: context.Background(), options: []rratelimiter.Option{rratelimiter.WithDenialCache(time.Minute)}},
+		"with an err": {ctx: context.Background(), foreign: true},
+	} {
+		f := newClocked(t, test.options...)
+		k := NewKeyed(f.client, "login", window)
+		if test.foreign {
+			require.NoError(t, f.redis.Set(k.Limiter("alice").wire.keys[0], "foreign"))
+		}
+		unused := false
+		for range 50 { // with the race detector, a Pool drops some
+			_, err := k.TryAcquire(test.ctx, "alice", 1)
+			assert.Equal(t, test.foreign, err != nil, name)
+			unused = unused || k.unused.Get() != nil
+		}
+		assert.Equal(t, test.unused, unused, name)
 	}
 }

@@ -43,16 +43,20 @@ func New(client *rratelimiter.Client, name string, policies ...Policy) *Limiter 
 	if err != nil {
 		return failed(name, err)
 	}
-	return p.limiter(name, prefixOf(mapped))
+	l := new(Limiter)
+	p.open(l, name, prefixOf(mapped))
+	return l
 }
 
-// limiter opens the limiter with a name, whose keys begin with prefix. If the name is "", it is the part of
-// its key in braces: a text of its own would cost each call of a Keyed more.
-func (p *plan) limiter(name string, prefix keyPrefix) *Limiter {
-	l := &Limiter{wire: wire{plan: p}}
-	l.wire.members, l.wire.keys = append(l.oneMember[:0], p.members...), l.oneKey[:]
-	if len(p.members) > 1 {
-		l.wire.keys = make([]string, len(p.members))
+// open opens the limiter with a name, whose keys begin with prefix: a new one, or one that it has opened. If the
+// name is "", it is the part of its key in braces: a text of its own would cost each call of a Keyed more.
+func (p *plan) open(l *Limiter, name string, prefix keyPrefix) {
+	if l.wire.plan == nil {
+		l.wire.plan = p
+		l.wire.members, l.wire.keys = append(l.oneMember[:0], p.members...), l.oneKey[:]
+		if len(p.members) > 1 {
+			l.wire.keys = make([]string, len(p.members))
+		}
 	}
 	id := idOfPolicies
 	for i := range l.wire.members {
@@ -68,7 +72,6 @@ func (p *plan) limiter(name string, prefix keyPrefix) *Limiter {
 		l.crossSlot = p.client.SameSlot(l.wire.keys...)
 	}
 	l.open(id)
-	return l
 }
 
 // idOfPolicies begins the ID of a limiter. The first key of each member and its settings follow, with

@@ -26,6 +26,7 @@ type plan struct {
 	timed   bool           // the scripts read the time
 	epochs  bool           // the scripts that take permits read an epoch
 	expires bool           // a key may lack an expiry, which another program may have left so
+	flat    bool           // a lone Take has a flat reply: see wire.flat
 	leases  bool           // all policies can lease
 	shared  bool           // a member is of Redisson's layout
 	holds   []heldMember   // those whose permits are held until they are returned
@@ -70,6 +71,7 @@ func planOf(client inside.Client, members []member) *plan {
 			p.spread = min(spread, cmp.Or(p.spread, spread))
 		}
 	}
+	p.flat = len(members) == 1 && members[0].described.Refill == policy.Together
 	p.lead = leadOf(members)
 	slices.Sort(kinds)
 	p.kinds = strings.Join(slices.Compact(kinds), "+")

@@ -47,7 +47,7 @@ func (w *wire) eval(ctx context.Context, c call, own func() []string, last ...st
 		if own != nil {
 			args = slices.Clone(own())
 		}
-		args = w.plan.fixed(c, args, now)
+		args = w.plan.fixed(w.plan.timed, w.plan.epochs && takes(c), args, now)
 		return callArguments(args, w.members, now)
 	}
 	args := append(dated(), last...)

@@ -157,10 +157,12 @@ const allGranted = "*"
 // request, as internal/include/decide.lua has them, or allGranted. above returns the error of a request
 // above the limit. It reports whether the letters are those of the batch.
 func (b *Batch) AnswerBy(f Forecast, letters string, above func(permits, limit int64) error) bool {
-	letters, last, _ := strings.Cut(letters, " ")
-	part, err := strconv.ParseInt(cmp.Or(last, "0"), 10, 64)
-	if err != nil || !b.validLetters(letters, part) {
-		return false
+	var part int64
+	if letters != allGranted {
+		var ok bool
+		if letters, part, ok = b.readLetters(letters); !ok {
+			return false
+		}
 	}
 	b.Forecast = f
 	var later int64 // permits granted behind the request
@@ -193,19 +195,19 @@ func (b *Batch) AnswerBy(f Forecast, letters string, above func(permits, limit i
 	return true
 }
 
-// validLetters reports whether letters have one for each request, and the permits of the one with p, which was
-// granted in part.
-func (b *Batch) validLetters(letters string, part int64) bool {
-	at := strings.IndexByte(letters, 'p')
-	switch {
-	case letters == allGranted:
-		return part == 0
-	case len(letters) != len(b.Requests):
-		return false
-	case at < 0:
-		return part == 0
+// readLetters splits letters from the permits of the one with p, which was granted in part. It reports whether
+// they are valid, with one for each request.
+func (b *Batch) readLetters(text string) (letters string, part int64, ok bool) {
+	letters, last, _ := strings.Cut(text, " ")
+	part, err := strconv.ParseInt(cmp.Or(last, "0"), 10, 64)
+	if err != nil || len(letters) != len(b.Requests) {
+		return "", 0, false
 	}
-	return part >= b.Requests[at].Permits && part <= b.Requests[at].Most()
+	at := strings.IndexByte(letters, 'p')
+	if at < 0 {
+		return letters, part, part == 0
+	}
+	return letters, part, part >= b.Requests[at].Permits && part <= b.Requests[at].Most()
 }
 
 // Runs returns the permits of each request, run-length encoded: "1*200 3*1". A request for up to 5

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -110,7 +111,8 @@ func TestBatch_RequestsUpTo_CountTheirMost(t *testing.T) {
 	assert.EqualValues(t, 19, total)
 	assert.Equal(t, "1*1 1*1 ~5*2 ~7*1", Runs(b.Requests))
 	for part, want := range []bool{false, true, true, true, true, true, false} {
-		assert.Equal(t, want, b.validLetters("ggpnn", int64(part)))
+		letters, _, ok := b.readLetters(fmt.Sprint("ggpnn ", part))
+		assert.Equal(t, want, ok && letters == "ggpnn")
 	}
 	b.GrantAll(2)
 	r := b.Requests[2]

@@ -46,7 +46,7 @@ func (l *Limiter) tryUnobserved(ctx context.Context, ask Ask, result *Result) er
 		if l.leases() {
 			err = l.share(ctx, ask, result) // a shared call can bring a lease
 		} else {
-			err = l.callRedis(ctx, ask, result)
+			_, err = l.callRedis(ctx, ask, result)
 		}
 		if err != nil {
 			return err

@@ -14,16 +14,26 @@ func (l *Limiter) Try(ctx context.Context, ask Ask, result *Result) error {
 	if l.Engine.hooked {
 		return l.tryHooked(ctx, ask, result)
 	}
+	_, err := l.callRedis(ctx, ask, result)
+	return err
+}
+
+// TryOnce is Try. It reports whether the Limiter is no longer used after the call, so that its owner may change
+// it: not if the call was shared or failed, or the caller may leave, or hooks are configured.
+func (l *Limiter) TryOnce(ctx context.Context, ask Ask, result *Result) (unused bool, err error) {
+	if l.Engine.hooked {
+		return false, l.tryHooked(ctx, ask, result)
+	}
 	return l.callRedis(ctx, ask, result)
 }
 
 // callRedis asks Redis: with a call of its own if no other call of the limiter is known, else with a shared one. An
-// entry and a shared batch would cost a lone caller more than the rest of its call.
-func (l *Limiter) callRedis(ctx context.Context, ask Ask, result *Result) error {
+// entry and a shared batch would cost a lone caller more than the rest of its call. unused is that of TryOnce.
+func (l *Limiter) callRedis(ctx context.Context, ask Ask, result *Result) (unused bool, err error) {
 	g := l.Engine
 	activity := g.registry.active.of(l.ID)
 	if !activity.CompareAndSwap(0, 1) {
-		return l.share(ctx, ask, result)
+		return false, l.share(ctx, ask, result)
 	}
 	b := g.lone.Get().(*Batch) //nolint:errcheck,forcetypeassert // nothing else is there
 	r := b.Requests[0]
@@ -41,13 +51,13 @@ func (l *Limiter) callRedis(ctx context.Context, ask Ask, result *Result) error 
 	case <-ended:
 		if r.state.CompareAndSwap(inFlight, abandoned) {
 			b.sent.callers.Store(0)
-			return ctx.Err()
+			return false, ctx.Err()
 		}
 		<-b.done
 	}
-	err := l.takeResult(ctx, r, result)
+	err = l.takeResult(ctx, r, result)
 	g.lone.Put(b)
-	return err
+	return ended == nil && err == nil, err
 }
 
 // activities counts the lone calls and the entries, by a hash of their IDs. crowdedBit is set beside that number

@@ -88,6 +88,7 @@ func main() {
 	defer stop()
 	server := must(miniredis.Run())
 	defer server.Close()
+	go expire(server)
 	redis := must(rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, DisableCache: true}))
 	defer redis.Close()
 	client := rratelimiter.New(redis)
@@ -125,6 +126,14 @@ func main() {
 			time.Sleep(time.Second) // until the file is read
 		}),
 	}))
+}
+
+// expire has the keys of a server expire, which ends windows: miniredis does it by no clock.
+func expire(server *miniredis.Miniredis) {
+	const step = 10 * time.Millisecond
+	for range time.Tick(step) {
+		server.FastForward(step)
+	}
 }
 
 // request makes a request that a middleware lets pass.
