@@ -16,7 +16,9 @@ import (
 type Policy struct {
 	Limit int64
 	policymodel.Model
-	ByServer bool // the clock of the server ends its windows: the times of its decisions are not compared
+	// Longest is not 0 if the clock of the server ends the windows, which no history sets. Then the times of decisions
+	// are not those of the model: they are above 0 if the model's are, and at most this.
+	Longest time.Duration
 }
 
 // policies is the state of a limiter of package limit: of each policy, in their order.
@@ -68,7 +70,7 @@ func (s policies) clone() policies {
 // step applies a call at a time. It reports whether the model gives the answer of the call; if that
 // was lost, any answer is right.
 func (s policies) step(in Input, out Output, at int64) bool {
-	if s[0].ByServer {
+	if s[0].Longest > 0 {
 		at = begin
 	}
 	switch in.Call {
@@ -131,8 +133,8 @@ func (s policies) decides(d rratelimiter.Decision, allowed bool, permits, at int
 			retry = max(retry, p.Wait(at, permits))
 		}
 	}
-	if s[0].ByServer {
-		d.RetryAfter, d.ResetAfter = known(d.RetryAfter, retry), known(d.ResetAfter, reset)
+	if longest := s[0].Longest; longest > 0 {
+		d.RetryAfter, d.ResetAfter = known(d.RetryAfter, retry, longest), known(d.ResetAfter, reset, longest)
 	}
 	return d.Allowed == allowed && d.RetryAfter == micros(retry) &&
 		(d.ResetAfter-micros(reset)).Abs() <= time.Microsecond &&
@@ -149,17 +151,18 @@ func (s policies) shows(all []rratelimiter.Decision, at int64) bool {
 		wait := p.Wait(at, 1)
 		want[i] = rratelimiter.Decision{Allowed: wait == 0, Limit: p.Limit, Remaining: p.remaining(at),
 			RetryAfter: micros(wait), ResetAfter: micros(p.Reset(at))}
-		if p.ByServer && i < len(all) {
+		if p.Longest > 0 && i < len(all) {
 			all = slices.Clone(all)
-			all[i].RetryAfter, all[i].ResetAfter = known(all[i].RetryAfter, wait), known(all[i].ResetAfter, p.Reset(at))
+			all[i].RetryAfter = known(all[i].RetryAfter, wait, p.Longest)
+			all[i].ResetAfter = known(all[i].ResetAfter, p.Reset(at), p.Longest)
 		}
 	}
 	return slices.Equal(all, want)
 }
 
-// known returns the time that is wanted, if both are above 0, else d.
-func known(d time.Duration, wanted int64) time.Duration {
-	if d > 0 && wanted > 0 {
+// known returns the time that is wanted, if both are above 0 and d is not too long, else d.
+func known(d time.Duration, wanted int64, longest time.Duration) time.Duration {
+	if d > 0 && d <= longest && wanted > 0 {
 		return micros(wanted)
 	}
 	return d

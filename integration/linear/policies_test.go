@@ -32,18 +32,19 @@ const (
 
 // one returns a scheme of one policy.
 func one(p limit.Policy, model policymodel.Model) scheme {
-	return scheme{window, []limit.Policy{p}, []Policy{{quota, model, false}}}
+	return scheme{window, []limit.Policy{p}, []Policy{{quota, model, 0}}}
 }
 
 // byServer returns a scheme of a policy whose windows end by the clock of the server: none does in a history.
-func byServer(p limit.Policy) scheme {
-	return scheme{window, []limit.Policy{p}, []Policy{{quota, &policymodel.FixedWindow{Permits: quota, Interval: micro}, true}}}
+func byServer(p limit.Policy, longest time.Duration) scheme {
+	model := &policymodel.FixedWindow{Permits: quota, Interval: micro}
+	return scheme{window, []limit.Policy{p}, []Policy{{quota, model, longest}}}
 }
 
 var schemes = []scheme{
-	byServer(limit.FixedWindow{Permits: quota, Interval: window}),
-	byServer(limit.FixedWindow{Permits: quota, Interval: 10_000 * window, Aligned: true}),
-	byServer(limit.Calendar{Permits: quota, Unit: limit.Year}),
+	byServer(limit.FixedWindow{Permits: quota, Interval: window}, window),
+	byServer(limit.FixedWindow{Permits: quota, Interval: 10_000 * window, Aligned: true}, 10_000*window),
+	byServer(limit.Calendar{Permits: quota, Unit: limit.Year}, 366*24*time.Hour),
 	one(limit.SlidingWindow{Permits: quota, Interval: window},
 		&policymodel.SlidingWindow{Permits: quota, Cell: micro / 10, Cells: 10}),
 	one(limit.SlidingLog{Permits: quota, Interval: window},
@@ -58,12 +59,12 @@ var schemes = []scheme{
 		&policymodel.InFlight{Permits: quota, Lease: micro}),
 	{window, []limit.Policy{limit.SlidingLog{Permits: quota, Interval: window},
 		limit.InFlight{Permits: quota / 2, Lease: window / 4}},
-		[]Policy{{quota, &policymodel.SlidingLog{Permits: quota, Interval: micro}, false},
-			{quota / 2, &policymodel.InFlight{Permits: quota / 2, Lease: micro / 4}, false}}},
+		[]Policy{{quota, &policymodel.SlidingLog{Permits: quota, Interval: micro}, 0},
+			{quota / 2, &policymodel.InFlight{Permits: quota / 2, Lease: micro / 4}, 0}}},
 	{window, []limit.Policy{limit.SlidingLog{Permits: quota, Interval: window},
 		limit.TokenBucket{Capacity: quota / 2, Refill: 3, Interval: window}},
-		[]Policy{{quota, &policymodel.SlidingLog{Permits: quota, Interval: micro}, false},
-			{quota / 2, &policymodel.TokenBucket{Capacity: quota / 2, Refill: 3, Interval: micro}, false}}},
+		[]Policy{{quota, &policymodel.SlidingLog{Permits: quota, Interval: micro}, 0},
+			{quota / 2, &policymodel.TokenBucket{Capacity: quota / 2, Refill: 3, Interval: micro}, 0}}},
 }
 
 // TestPolicies_GoClients_IsLinearizable: each policy and two policies together.

@@ -154,7 +154,9 @@ func isWindow(p limit.Policy) bool {
 	return false
 }
 
-// inSteps rounds the times of decisions up to ten minutes: a test takes seconds.
+// inSteps rounds the times of decisions up to ten minutes. Those of a window are by the clock of its server: that of a
+// real one goes on for the seconds of a test, and cannot be set. TestFixedWindow tests of package limit compare exact
+// times, on a clock of Redis that they set.
 func inSteps(result any) any {
 	rounded := func(d rratelimiter.Decision) rratelimiter.Decision {
 		const step = 10 * time.Minute
