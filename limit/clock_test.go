@@ -25,7 +25,7 @@ func TestClocks_SetBack_GrantsOnce(t *testing.T) {
 		"a bucket": {TokenBucket{5, 5, time.Hour}, hour, 0, time.Minute, time.Hour},
 		// The clock of Redis alone, which does not go back here, ends a window.
 		"a window":          {FixedWindow{5, time.Minute, false}, hour, 10 * time.Second, 49 * time.Second, time.Hour},
-		"an aligned window": {FixedWindow{5, time.Minute, true}, hour.Add(50 * time.Second), 10 * time.Second, 9 * time.Second, time.Hour},
+		"an aligned window": {FixedWindow{5, time.Hour, true}, hour, 0, 59 * time.Minute, time.Hour},
 		"a day":             {Calendar{Permits: 5, Unit: Day}, hour, time.Hour, 10 * time.Hour, 24 * time.Hour},
 	} {
 		f := newClocked(t)

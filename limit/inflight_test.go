@@ -318,7 +318,8 @@ func TestInFlight_ScriptStops_GrantsNoMore(t *testing.T) {
 func stopAt(command string, c call, l *Limiter) func(f *fixture) error {
 	text := strings.ReplaceAll(scriptText(c, l.wire.members), "call('"+command+"'", "error('stopped')('"+command+"'")
 	return func(f *fixture) error {
-		args := callArguments(l.wire.plan.fixed(l.wire.plan.timed, l.wire.plan.epochs, []string{"1"}, time.Now()), l.wire.members, time.Now())
+		p, now := l.wire.plan, time.Now()
+		args := callArguments(p.fixed(p.timed, p.epochs, []string{"1"}, now), l.wire.members, now)
 		eval := f.Conn.B().Eval().Script(text).Numkeys(1).Key(l.wire.keys...).Arg(args...).Build()
 		return f.Conn.Do(f.Context(), eval).Error()
 	}
