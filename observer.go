@@ -32,6 +32,11 @@ type Observer struct {
 	// Waiting reports that a call of TryAcquireWithin or Acquire begins to wait, and that it ends:
 	// always both. A call waits while it is queued, if only for a reply of Redis.
 	Waiting func(context.Context, WaitingInfo)
+
+	// Places reports changes of the places of an InFlight of package limit: those that the Client holds, and those
+	// that ended by their lease and not by a return. It runs on a goroutine of its own, except when a place begins,
+	// which it reports on that of the call.
+	Places func(PlacesInfo)
 }
 
 // DecisionInfo is the result of a request for permits.
@@ -86,6 +91,21 @@ type WaitingInfo struct {
 	Length int    // waiting calls of this Client for that name and policies, after the change
 }
 
+// PlacesInfo is a change of the places of an InFlight of package limit.
+type PlacesInfo struct {
+	Name string // of the limiter with the InFlight, in a Join that of the member
+
+	// Change is 1 when a request of middleware or a Taken begins to hold a place, and -1 when Redis has returned it
+	// or its lease has ended. It is 0 with Expired.
+	Change int
+
+	// Expired is the number of places whose lease had ended when a call of this Client removed them: of holders that
+	// crashed, that have lost Redis, or that took longer than a lease without Renew. One Client reports each of them,
+	// whichever held it. It may be too small if more than 256 have ended between two calls, and it is 0 if no call
+	// follows within another lease, since the key has expired then.
+	Expired int
+}
+
 // WithObserver sets the hooks of the Client. A nil Observer is the default: no hooks.
 func WithObserver(o *Observer) Option {
 	hooks := o.hooks()
@@ -124,6 +144,9 @@ func (o *Observer) hooks() *engine.Observer {
 				Name: w.Limiter.Name, Policy: w.Limiter.Policy, Change: w.Change, Length: w.Length,
 			})
 		}
+	}
+	if hooks.Places != nil {
+		result.Places = func(p engine.Places) { hooks.Places(PlacesInfo(p)) }
 	}
 	return result
 }

@@ -129,6 +129,9 @@ func (w *wire) Answer(b *engine.Batch, message rueidis.RedisMessage) (again bool
 	}
 	if isBrief(message, len(w.members)) {
 		b.GrantAll(0)
+		if w.plan.holds != nil {
+			w.reportExpired(briefTexts(message))
+		}
 		return false, nil
 	}
 	if w.plan.flat {
@@ -151,6 +154,7 @@ func (w *wire) Answer(b *engine.Batch, message rueidis.RedisMessage) (again bool
 	if err != nil {
 		return false, err
 	}
+	w.reportExpired(s.receipts)
 	b.Shared = s.shared
 	if s.leased > 0 {
 		w.lease(b, s)

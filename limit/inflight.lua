@@ -8,12 +8,14 @@
 -- One ZADD changes the places and their sum, so a script can stop anywhere. It gives places that are to
 -- be removed the score 0, by which they no longer count.
 --
--- TTL: a lease from the last grant or renewal, or until an earlier lease ends that is longer.
+-- TTL: two leases from the last grant or renewal, or until an earlier lease ends that is longer. In the second, a
+-- call finds the places whose lease has ended, and counts them.
 
 --@ read  out: at@ dead@ first@ free@ held@ most@ text@
 -- Sets at@, the time. A lease that ends by then has ended.
 -- Sets dead@, a page of the places whose lease has ended, with their scores.
 -- Sets first@, when the next lease ends: nil if no permit is held.
+-- Sets text@ to '': a place has no receipt.
 local most@, at@, held@, first@, dead@, text@ = ARGV[@1] + 0, millis, 0, nil, {}, ''
 do
   local found = call('ZRANGE', KEYS[@1], 0, 2, 'WITHSCORES')
@@ -64,11 +66,15 @@ do
   call('ZREM', KEYS[@1], unpack(gone))
 end
 
---@ place  in: answers at@ dead@ first@ granted held@ runs  out: first@ held@
-if dead@[1] and first@ then
-  --@include drop
-elseif dead@[1] then
-  call('UNLINK', KEYS[@1])
+--@ place  in: answers at@ dead@ first@ granted held@ runs  out: first@ held@ text@
+-- Sets text@ to the number of the places that it removes, if there are any.
+if dead@[1] then
+  text@ = format('%d', #dead@ / 2)
+  if first@ then
+    --@include drop
+  else
+    call('UNLINK', KEYS[@1])
+  end
 end
 do
   held@ = held@ + granted
@@ -88,10 +94,12 @@ do
   end
   first@ = min(first@ or finish, finish)
   call('ZADD', KEYS[@1], unpack(change))
-  call('PEXPIRE', KEYS[@1], format('%d', max(call('PTTL', KEYS[@1]), ARGV[@2])))
+  call('PEXPIRE', KEYS[@1], format('%d', max(call('PTTL', KEYS[@1]), 2 * ARGV[@2])))
 end
 
---@ return  in: at@ dead@ held@ places  out: held@
+--@ return  in: at@ dead@ held@ places  out: expired held@
+-- Sets expired, the number of places that it removes since their lease has ended.
+expired = #dead@ / 2
 for i = 1, #places do
   local finish = call('ZSCORE', KEYS[@1], places[i])
   if finish and finish + 0 > at@ then
@@ -120,7 +128,7 @@ do
   end
   if change[3] then
     call('ZADD', KEYS[@1], unpack(change))
-    call('PEXPIRE', KEYS[@1], format('%d', max(call('PTTL', KEYS[@1]), ARGV[@2])))
+    call('PEXPIRE', KEYS[@1], format('%d', max(call('PTTL', KEYS[@1]), 2 * ARGV[@2])))
   end
 end
 

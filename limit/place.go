@@ -96,11 +96,24 @@ func (p *places) wire() *wire {
 // Return implements hold.Calls.
 func (p *places) Return(ctx context.Context, members []string) error {
 	w := p.wire()
-	_, err := engine.Refund(ctx, w.plan.client.Engine, w.dependsOn,
+	message, err := engine.Refund(ctx, w.plan.client.Engine, w.dependsOn,
 		func(ctx context.Context) (rueidis.RedisMessage, error) {
 			return w.run(ctx, returns, nil, members...)
 		})
+	if err == nil {
+		expired, _ := message.AsInt64()
+		w.plan.client.Engine.ReportExpired(w.name, int(expired))
+	}
 	return err
+}
+
+// reportExpired reports the places that the call of a grant has removed. Texts are those of the members.
+func (w *wire) reportExpired(texts []string) {
+	for _, at := range w.plan.holds {
+		if expired, err := strconv.Atoi(texts[at.index]); err == nil {
+			w.plan.client.Engine.ReportExpired(w.members[at.index].name, expired)
+		}
+	}
 }
 
 // Renew implements hold.Calls.

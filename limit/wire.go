@@ -84,7 +84,7 @@ func (w *wire) eval(ctx context.Context, c call, own func() []string, last ...st
 	}
 }
 
-// run is eval for a script that replies 1.
+// run is eval for a script that replies a number.
 func (w *wire) run(ctx context.Context, c call, own func() []string, last ...string) (rueidis.RedisMessage, error) {
 	message, err := w.eval(ctx, c, own, last...)
 	if err == nil && !message.IsInt64() {

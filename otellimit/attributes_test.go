@@ -125,6 +125,7 @@ func TestNames_OnlyListed_AreAttributes(t *testing.T) {
 			o.Decision(context.Background(), broken(name, "redisson", fmt.Errorf("%q at 10.0.0.7", name)))
 			o.RedisCall(context.Background(), rratelimiter.RedisCallInfo{Name: name, Policy: "redisson", Requests: 1})
 			o.Waiting(context.Background(), rratelimiter.WaitingInfo{Name: name, Policy: "redisson", Change: 1})
+			o.Places(rratelimiter.PlacesInfo{Name: name, Change: 1, Expired: 1})
 			b.Middleware("http").Request(context.Background(), limit.Outcome{
 				Result: limit.FailedOpen, Limiter: name, Err: fmt.Errorf("%q at 10.0.0.7", name),
 			})

@@ -41,6 +41,7 @@ func hot(t *Telemetry) map[string]func() {
 		"failed":    func() { o.Decision(ctx, failed) },
 		"waited":    func() { o.Decision(ctx, delayed) },
 		"waiting":   func() { o.Waiting(ctx, rratelimiter.WaitingInfo{Policy: "token_bucket", Change: 1}) },
+		"places":    func() { o.Places(rratelimiter.PlacesInfo{Name: "paid-api", Change: 1}) },
 		"redisCall": func() { o.RedisCall(ctx, rratelimiter.RedisCallInfo{Policy: "token_bucket", Requests: 7}) },
 		"middleware": func() {
 			middleware.Request(ctx, limit.Outcome{Result: limit.Acquired, Limiter: "web:192.0.2.1"})

@@ -17,19 +17,23 @@
 //	rratelimiter.redis.calls            counter    {call}     calls to Redis for permits
 //	rratelimiter.redis.call.requests    histogram  {request}  requests per call
 //	rratelimiter.redis.call.duration    histogram  s          duration of a call
+//	rratelimiter.held_places            up-down    {place}    places of calls in flight held now
+//	rratelimiter.expired_places         counter    {place}    places that ended by their lease and not by a return
 //	rratelimiter.middleware.requests    counter    {request}  requests of a [Middleware], by result
 //	rratelimiter.fallback.active        up-down    {limiter}  middleware that decides without Redis now
 //	rratelimiter.rules.reloads          counter    {reload}   reloads of rules files
 //
 // queued_requests counts every Acquire and TryAcquireWithin that is not answered from memory, until it
 // returns.
+// held_places and expired_places are those of a limit.InFlight, see rratelimiter.PlacesInfo. One Client counts each
+// expired place, whichever held it.
 // time_in_queue does not record requests that the first reply of Redis decides.
 //
 // # Attributes
 //
-// All instruments but the last three have rratelimiter.policy: "redisson" for the limiters of package
+// All instruments but the last five have rratelimiter.policy: "redisson" for the limiters of package
 // rratelimiter, or the policies, such as "token_bucket" or "calendar+sliding_window".
-// rratelimiter.limiter is the name of a limiter that [WithLimiterNames] lists, in middleware.requests too.
+// rratelimiter.limiter is the name of a limiter that [WithLimiterNames] lists, in middleware.requests and those of places too.
 // rratelimiter.middleware is the name of a Middleware. rratelimiter.node is the address of a node of
 // Redis, in fallback.active during its outage. rratelimiter.source is "share" for a decision by a local
 // share, in middleware.requests.

@@ -14,6 +14,8 @@ type instruments struct {
 	duration metric.Float64Histogram
 	inQueue  metric.Float64Histogram
 	queued   metric.Int64UpDownCounter
+	held     metric.Int64UpDownCounter
+	expired  metric.Int64Counter
 
 	calls        metric.Int64Counter
 	callRequests metric.Int64Histogram
@@ -51,6 +53,8 @@ func newInstruments(meter metric.Meter) (instruments, error) {
 		duration: m.histogram("request.duration", "Duration of requests for permits, waits included.", durations),
 		inQueue:  m.histogram("request.time_in_queue", "Time in queue of requests that waited for permits.", waits),
 		queued:   m.upDown("queued_requests", "Requests queued for permits now.", "{request}"),
+		held:     m.upDown("held_places", "Places of calls in flight held now.", "{place}"),
+		expired:  m.counter("expired_places", "Places that ended by their lease and not by a return.", "{place}"),
 
 		calls:        m.counter("redis.calls", "Calls to Redis for permits.", "{call}"),
 		callDuration: m.histogram("redis.call.duration", "Duration of calls to Redis for permits.", durations),

@@ -74,6 +74,13 @@ func work(t *Telemetry) {
 		Name: "job:7", Policy: "leaky_bucket", Requests: 1, Took: time.Second, Err: context.DeadlineExceeded,
 	})
 
+	for _, places := range []rratelimiter.PlacesInfo{
+		{Name: "paid-api", Change: 1}, {Name: "job:7", Change: 1}, {Name: "job:8", Change: 1}, {Name: "job:7", Change: -1},
+		{Name: "paid-api", Expired: 3},
+	} {
+		o.Places(places)
+	}
+
 	middleware, request := t.Middleware("http"), new(http.Request)
 	for _, outcome := range []limit.Outcome{
 		{Result: limit.Acquired, Limiter: "web:192.0.2.1"},

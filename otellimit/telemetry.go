@@ -97,7 +97,7 @@ func New(opts ...Option) (telemetry *Telemetry, err error) {
 // Observer returns hooks for [rratelimiter.WithObserver]. Each call returns a new Observer, which a
 // program may wrap with hooks of its own.
 func (t *Telemetry) Observer() *rratelimiter.Observer {
-	return &rratelimiter.Observer{Decision: t.decision, RedisCall: t.redisCall, Waiting: t.waiting}
+	return &rratelimiter.Observer{Decision: t.decision, RedisCall: t.redisCall, Waiting: t.waiting, Places: t.places}
 }
 
 // survive reports a provider's panic to [otel.Handle] instead of the limiter's caller. It is deferred.
@@ -141,6 +141,17 @@ func (t *Telemetry) redisCall(ctx context.Context, c rratelimiter.RedisCallInfo)
 func (t *Telemetry) waiting(ctx context.Context, w rratelimiter.WaitingInfo) {
 	defer survive()
 	t.queued.Add(ctx, int64(w.Change), t.registry.of(t.labels(w.Policy, w.Name)).add...)
+}
+
+func (t *Telemetry) places(p rratelimiter.PlacesInfo) {
+	defer survive()
+	m := t.registry.of(labels{limiter: t.names.of(p.Name)})
+	if p.Change != 0 {
+		t.held.Add(context.Background(), int64(p.Change), m.add...)
+	}
+	if p.Expired > 0 {
+		t.expired.Add(context.Background(), int64(p.Expired), m.add...)
+	}
 }
 
 func (t *Telemetry) labels(policy, name string) labels {

@@ -105,6 +105,9 @@ func New(s Settings) *Engine {
 	if s.Denials > 0 {
 		g.denials = &denials{maxAge: s.Denials, most: maxDenials, seed: maphash.MakeSeed()}
 	}
+	if o := g.observer; o != nil && o.Places != nil {
+		g.Keeper.Changed = func(name string, change int) { o.Places(Places{Name: name, Change: change}) }
+	}
 	g.hooked = g.lease > 0 || g.denials != nil || g.observer != nil
 	return g
 }

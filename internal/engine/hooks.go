@@ -138,6 +138,7 @@ type Observer struct {
 	Decision  func(context.Context, Decision)
 	RedisCall func(context.Context, Call)
 	Waiting   func(context.Context, Waiting)
+	Places    func(Places)
 }
 
 // Decision is the result of a call for permits.
@@ -179,6 +180,13 @@ type Waiting struct {
 	Change, Length int
 }
 
+// Places is a change of the places of an InFlight.
+type Places struct {
+	Name    string // of the InFlight
+	Change  int    // of those that the Client holds
+	Expired int    // that a call has removed, since their leases have ended
+}
+
 // observer is an Observer with its state in an Engine.
 type observer struct {
 	Observer
@@ -190,7 +198,7 @@ type observer struct {
 
 // newObserver returns nil for an Observer without functions.
 func newObserver(o *Observer) *observer {
-	if o == nil || o.Decision == nil && o.RedisCall == nil && o.Waiting == nil {
+	if o == nil || o.Decision == nil && o.RedisCall == nil && o.Waiting == nil && o.Places == nil {
 		return nil
 	}
 	return &observer{Observer: *o, made: time.Now(), waiting: make(map[string]int)}
@@ -245,6 +253,13 @@ func (v *Observation) Report(ctx context.Context, granted bool, from Source, err
 func (l *Limiter) ReportDenial(ctx context.Context, permits int64, err error) {
 	observation := l.Observe(permits)
 	observation.Report(ctx, false, FromRedis, err)
+}
+
+// ReportExpired reports places that a call has removed, on a goroutine of its own: the hook may block.
+func (g *Engine) ReportExpired(name string, places int) {
+	if o := g.observer; o != nil && o.Places != nil && places > 0 {
+		go o.Places(Places{Name: name, Expired: places})
+	}
 }
 
 // wait runs wait, and reports its start and its end. The time counts as waiting if wait returns

@@ -62,6 +62,9 @@ type place struct {
 	end    time.Time     // when its lease ends, or a little earlier
 	err    error         // of the last call that failed
 	done   chan struct{} // closed when it is over; nil if no caller waits for that
+
+	counted bool        // by Changed of the Keeper
+	lapse   *time.Timer // ends the count at the end of a lease that is not renewed
 }
 
 type state int
@@ -91,14 +94,29 @@ func (h *Hold) Keep(lost func(error)) {
 	if h == nil || h.keeper == nil {
 		return
 	}
+	for _, p := range h.keep(lost) {
+		h.keeper.Changed(p.terms.Limiter, 1)
+	}
+}
+
+// keep is Keep. It returns the places that begin to count.
+func (h *Hold) keep(lost func(error)) (counted []*place) {
 	h.keeper.mu.Lock()
 	defer h.keeper.mu.Unlock()
 	h.lost = lost
 	for _, p := range h.places {
-		if p.state == held && p.terms.Renew {
+		if p.state != held {
+			continue
+		}
+		if p.terms.Renew {
 			h.keeper.renewLocked(p)
 		}
+		if h.keeper.Changed != nil && !p.counted {
+			h.keeper.countLocked(p)
+			counted = append(counted, p)
+		}
 	}
+	return counted
 }
 
 // Return begins to return the places. The Keeper repeats the calls until Redis has answered, or the lease has

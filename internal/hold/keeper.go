@@ -15,8 +15,12 @@ import (
 )
 
 // Keeper returns and renews the places of a Client. It has no goroutine, timer or other state while it has no
-// place that is renewed or returning. The zero Keeper is ready.
+// place that is renewed or returning, or counted. The zero Keeper is ready.
 type Keeper struct {
+	// Changed, if it is not nil, gets each change of the number of places that are held: by 1 with Keep, and by -1
+	// when a place is over or its lease has ended. It is set before the first place.
+	Changed func(limiter string, change int)
+
 	mu   sync.Mutex
 	sets map[setID]*set
 }
@@ -169,10 +173,36 @@ func (s *set) dropEndedLocked(all bool) {
 func (s *set) endLocked(p *place, err error) {
 	delete(s.returning, p)
 	p.state, p.err = over, err
+	p.uncountLocked()
 	if p.done != nil {
 		close(p.done)
 	}
 	p.hold.loseLocked(err)
+}
+
+// countLocked counts a place as held, until uncountLocked. The lease of one that is not renewed may end without a
+// call.
+func (k *Keeper) countLocked(p *place) {
+	p.counted = true
+	if !p.terms.Renew {
+		p.lapse = time.AfterFunc(time.Until(p.end), func() {
+			k.mu.Lock()
+			defer k.mu.Unlock()
+			p.uncountLocked()
+		})
+	}
+}
+
+// uncountLocked ends the count of a place.
+func (p *place) uncountLocked() {
+	if !p.counted {
+		return
+	}
+	p.counted = false
+	if p.lapse != nil {
+		p.lapse.Stop()
+	}
+	go p.hold.keeper.Changed(p.terms.Limiter, -1) // without the lock
 }
 
 // loseLocked calls lost, unless err is nil.

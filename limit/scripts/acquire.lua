@@ -61,6 +61,7 @@
 -- The text of a state begins with an epoch, a random word of the call that began it. A state begins
 -- without taken permits: after its key expired, was evicted or was reset. A refund for another epoch
 -- returns no permits. FixedWindow and Calendar have none: their refunds go by the age of the grant.
+-- The text of an InFlight is the number of places that the call has removed since their lease had ended.
 --
 -- If an ACL user may not run a command, the script fails at that command. A policy changes its state
 -- with one command, or as its file describes, so that a script can stop anywhere.

@@ -2,8 +2,9 @@
 -- nothing.
 --
 -- ARGV: the time, as in acquire.lua, the arguments of the policy, and the places.
--- Replies 1.
+-- Replies the number of places that it has removed since their lease had ended.
 local places = {unpack(ARGV, @last + 1)}
 --@each read
+local expired = 0
 --@each return
-return 1
+return expired

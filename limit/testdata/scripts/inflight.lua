@@ -108,19 +108,22 @@ if span and span ~= '' then
   end
 end
 if granted > 0 then
-  if dead1[1] and first1 then
-    do
-      local change, gone = {-1 - at1, 'clock', -held1, 'held'}, {}
-      for i = 1, #dead1, 2 do
-        change[#change + 1] = 0
-        change[#change + 1] = dead1[i]
-        gone[#gone + 1] = dead1[i]
+  if dead1[1] then
+    text1 = format('%d', #dead1 / 2)
+    if first1 then
+      do
+        local change, gone = {-1 - at1, 'clock', -held1, 'held'}, {}
+        for i = 1, #dead1, 2 do
+          change[#change + 1] = 0
+          change[#change + 1] = dead1[i]
+          gone[#gone + 1] = dead1[i]
+        end
+        call('ZADD', KEYS[1], unpack(change))
+        call('ZREM', KEYS[1], unpack(gone))
       end
-      call('ZADD', KEYS[1], unpack(change))
-      call('ZREM', KEYS[1], unpack(gone))
+    else
+      call('UNLINK', KEYS[1])
     end
-  elseif dead1[1] then
-    call('UNLINK', KEYS[1])
   end
   do
     held1 = held1 + granted
@@ -140,7 +143,7 @@ if granted > 0 then
     end
     first1 = min(first1 or finish, finish)
     call('ZADD', KEYS[1], unpack(change))
-    call('PEXPIRE', KEYS[1], format('%d', max(call('PTTL', KEYS[1]), ARGV[4])))
+    call('PEXPIRE', KEYS[1], format('%d', max(call('PTTL', KEYS[1]), 2 * ARGV[4])))
   end
 end
 if (not flags or flags == '') and not above and not leased then
@@ -334,19 +337,22 @@ if span and span ~= '' then
   end
 end
 if granted > 0 then
-  if dead1[1] and first1 then
-    do
-      local change, gone = {-1 - at1, 'clock', -held1, 'held'}, {}
-      for i = 1, #dead1, 2 do
-        change[#change + 1] = 0
-        change[#change + 1] = dead1[i]
-        gone[#gone + 1] = dead1[i]
+  if dead1[1] then
+    text1 = format('%d', #dead1 / 2)
+    if first1 then
+      do
+        local change, gone = {-1 - at1, 'clock', -held1, 'held'}, {}
+        for i = 1, #dead1, 2 do
+          change[#change + 1] = 0
+          change[#change + 1] = dead1[i]
+          gone[#gone + 1] = dead1[i]
+        end
+        call('ZADD', KEYS[1], unpack(change))
+        call('ZREM', KEYS[1], unpack(gone))
       end
-      call('ZADD', KEYS[1], unpack(change))
-      call('ZREM', KEYS[1], unpack(gone))
+    else
+      call('UNLINK', KEYS[1])
     end
-  elseif dead1[1] then
-    call('UNLINK', KEYS[1])
   end
   do
     held1 = held1 + granted
@@ -366,7 +372,7 @@ if granted > 0 then
     end
     first1 = min(first1 or finish, finish)
     call('ZADD', KEYS[1], unpack(change))
-    call('PEXPIRE', KEYS[1], format('%d', max(call('PTTL', KEYS[1]), ARGV[4])))
+    call('PEXPIRE', KEYS[1], format('%d', max(call('PTTL', KEYS[1]), 2 * ARGV[4])))
   end
 end
 if (not flags or flags == '') and not above and not leased then
