@@ -66,7 +66,7 @@ do
   call('ZREM', KEYS[@1], unpack(gone))
 end
 
---@ place  in: answers at@ dead@ first@ granted held@ runs  out: first@ held@ text@
+--@ place  in: answers at@ dead@ first@ granted held@ runs text@  out: first@ held@ text@
 -- Sets text@ to the number of the places that it removes, if there are any.
 if dead@[1] then
   text@ = format('%d', #dead@ / 2)
@@ -97,7 +97,7 @@ do
   call('PEXPIRE', KEYS[@1], format('%d', max(call('PTTL', KEYS[@1]), 2 * ARGV[@2])))
 end
 
---@ return  in: at@ dead@ held@ places  out: expired held@
+--@ return  in: at@ dead@ expired held@ places  out: expired held@
 -- Sets expired, the number of places that it removes since their lease has ended.
 expired = #dead@ / 2
 for i = 1, #places do
@@ -141,7 +141,7 @@ if held@ > 0 then
 end
 
 --@ hold  in: holds rival t waiters  out: holds since@
--- A place that is held for another Client is idle until that asks. So places are held in a tenth of the time.
+-- A place that is held for another Client is idle until that asks. So places are held for 60 of 250 ms at most.
 local since@ = t + (rival and call('ZSCORE', waiters, 'held') or 0)
 holds = since@ >= 250 or since@ <= 60
 

@@ -1,5 +1,8 @@
-// Package httptarget normalises the method, host and path of a request. Package rules uses it, so that
-// every spelling of a request meets the same limits.
+// Package httptarget interprets the parts of a request by which rules match and choose keys. Package rules uses it,
+// so that every spelling of a request meets the same limits, whichever server behind it reads the request.
+//
+//	httptarget.go  methods, hosts and paths: one form for all spellings
+//	field.go       header fields, which a proxy may add, remove or rename, and the values that clients send
 package httptarget
 
 import (

@@ -1,12 +1,23 @@
--- Reads the Clients whose callers wait for the same limiter. KEYS[@waiters] is a sorted set:
---   "<id>"   Its score is the permits that the waiters of a Client got, and the 1024th part of those that they
---            want, at most 1023. Only differences of the whole numbers count.
---   "<id>!"  Its score is minus the time by which the next call of the Client is due, Unix milliseconds of the
---            server. The fraction is the 2048th part of the milliseconds by which its calls may be late.
---   clock    Its score is minus the microseconds by which the most advanced clock is ahead of the server's, and
---            4e15 more, so that it is below 0. A set with a member of more than 64 bytes is no list, in which
---            each command would read the Clients one after another.
---   "held"   Of an InFlight: see hold there.
+-- Reads the Clients whose callers wait for the same limiter, and whether the calling Client has rivals: others of
+-- them. share.lua decides by them what the Client may take, and shared.lua writes what it got.
+--
+-- KEYS[@waiters] is a sorted set. Each Client has two members, named by the ID of its queue:
+--   "<id>"   A score from 0 on. Its whole part counts the permits that the waiters of the Client got: only the
+--            differences between Clients matter. Its fraction is the number of permits that they still want, in
+--            units of 1/1024. 1023 stands for 1023 and more.
+--   "<id>!"  A score below 0: minus the time by which the next call of the Client is due. Its whole part is the
+--            time in Unix milliseconds of the server. Its fraction is the number of milliseconds by which
+--            calls of the Client may be late, in units of 1/2048: that number is below 2048.
+-- The set has one or two more members:
+--   clock    A score below 0: minus 4e15, and minus the microseconds by which the most advanced clock of the Clients
+--            is ahead of the server's. 4e15 is larger than any such difference, so that the score is below 0.
+--   "held"   Only of an InFlight: minus the time of the last hold, see the section hold in inflight.lua.
+-- So a range of scores from 0 on has the Clients alone, and the one that got least is the first. Of the members, half
+-- of those without the clock are Clients.
+--
+-- The name of clock is longer than 64 bytes. Redis keeps a small set with shorter members as a list, in which each
+-- command reads the members one after another.
+--
 -- Without rights for the key, or if it has another type, the Client counts as the only one.
 --
 -- All waiters are dated by the most advanced clock. Otherwise a bucket that a Client has dated grants nothing to

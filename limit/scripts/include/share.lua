@@ -1,7 +1,26 @@
--- Lowers credit to the share of the Client. Each may be ahead of the one that got least by a part of lead and
--- of what is open. While that one is expected, the rest is held for it, as far as it and others that got less
--- want that. One that is overdue is forgotten. One that comes is behind the others, so that Clients which come
--- and go do not take turns from those that stay.
+-- Lowers credit to the share of the Client, so that all Clients with waiters get the same number of permits in time.
+--
+-- Open is what is free for waiters. Least is what the rival got that got least. Lead is the permits of 250 ms, which
+-- limit/plan.go computes: calls of Clients do not come in turn, so one may be ahead of another by as much.
+--   1. A Client may take until it is ahead of the rival by its part of lead and of open: these divided by the
+--      number of Clients.
+--   2. It may take more if those that got less than it want less than is open. What they want is the fraction of
+--      their scores.
+--   3. Otherwise, if the rival is expected, the rest is held for it until its call is due.
+--   4. If the rival is overdue, it is removed, and the next one is the rival.
+--
+-- A Client without a score is new. It begins as if it had got its part of lead more than the rival. So Clients that
+-- come and go get no more than those that stay.
+--
+-- The numbers:
+--   4 leads and 8   A Client that got less than the rival makes up for the permits of a second and 8 more, and no
+--                   further: after a long pause it would take everything. 8 is for slow rates, whose lead is 1.
+--   16 rounds       A call removes at most 16 Clients that are overdue, which bounds the time of a call.
+--   8 Clients       A call reads what so many want of those that got less. If there are as many, they are taken to
+--                   want all that is open.
+--   1023            That many or more: the Client is taken to want all that is open.
+--   2048000         The fraction of "<id>!" in microseconds.
+--   5 and 1250      A hold lasts 5 ms or the time of five permits, whichever is longer: lead permits take 250 ms.
 -- Needs: credit first free holds id lead rival t total. Sets: credit first held known open own rival slow unranked.
 local open, own, held, slow, known, unranked = max(0, min(free, credit + 1)), nil, 0, 0, nil, 0
 if rival then

@@ -1,5 +1,18 @@
--- Counts what the Client got, and when its next call is due. The more other Clients got less, the later
--- it is to ask: else all of them would ask for each permit.
+-- Writes what the Client got and wants, and when its next call is due, as rivals.lua describes. It sets lag, the
+-- milliseconds by which the Client is to ask later than the policies say. The more Clients got less, the longer: for
+-- a permit that comes free, those that got least ask, and not all.
+--
+-- The numbers:
+--   8796093022207   2^43 - 1, the largest whole part of a score beside a fraction of ten bits: a double has 53 bits.
+--   1023, 1024      The fraction of "<id>": what the waiters want, in the call and after it, less what they got.
+--   2048            The fraction of "<id>!".
+--   10 and 250/lead Each Client that got less adds 10 ms to lag, or the time of a permit if that is shorter.
+--   15, beyond 4    Each beyond the fourth adds up to 15 ms more.
+--   250             The longest lag, and the time of lead permits.
+--   5000            A queue asks again after five seconds at the latest, whatever the policies say.
+--   8000            The set expires so many milliseconds after the last call: later than any call that is due, which
+--                   is 5000, the lag and a late call of a second and more. So it is not deleted while a Client waits.
+-- A Client whose waiters want no more is due at once: the next call of a rival removes it.
 -- Needs: ahead clock granted held id known late lead missed next open own rest rival t total unranked. Sets: held lag.
 own = min(8796093022207, own + granted)
 local due, wants, lag = t, min(1023, total + rest - granted), 0
