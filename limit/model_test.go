@@ -312,6 +312,8 @@ func staysOf(p Policy) (full, taken time.Duration) {
 	switch d.Refill {
 	case policy.Evenly, policy.OnCredit:
 		return fullFor, 0
+	case policy.Held: // a call of another lease finds those that have ended
+		return d.Local.Interval, 2 * d.Local.Interval
 	case policy.ByAge:
 		if p, ok := p.(SlidingWindow); ok {
 			return 0, p.Interval + p.Interval/time.Duration(p.cells())
