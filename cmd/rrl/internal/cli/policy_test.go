@@ -86,10 +86,10 @@ func TestInFlight_EachCommand_ShowsWhatIsHeld(t *testing.T) {
 		"  leases      the first ends in 40s, the last in 1m", "  holder      1 permit for 20s, its lease ends in 40s",
 		"  holder      1 permit for 20s, its lease ends in 40s", "  holder      1 permit for 20s, its lease ends in 40s",
 		"  holder      1 permit for 20s, its lease ends in 40s", "  holder      1 permit for 20s, its lease ends in 40s",
-		"  expires     in 1m", "  wrong       nothing", "",
+		"  expires     in 2m", "  wrong       nothing", "",
 	}, "\n"), m.says("rrl show model"+flag))
 	assert.Contains(t, m.says("rrl show model"), "held        301, the limit is in the program")
-	assert.Contains(t, m.says("rrl ls"), "model  in_flight  -     301    -     -        in 1m")
+	assert.Contains(t, m.says("rrl ls"), "model  in_flight  -     301    -     -        in 2m")
 	assert.Contains(t, m.says("rrl watch model --count 1"+flag), `model "in_flight" taken=301 limit=1000`)
 	assert.Equal(t, "1 limiter, 0 problems\n", m.says("rrl audit"))
 	assert.Contains(t, m.says("rrl try model"+flag+" --policy fixed_window:9/1h"), "granted: 1 of model")
