@@ -32,7 +32,7 @@ type Penalty struct {
 	Denials int64         // that begin the penalty, 1 to 2^53
 	Within  time.Duration // in which they are counted, whole milliseconds
 	For     time.Duration // the length of the penalty, whole milliseconds
-	Renew   bool          // a request during the penalty begins it again
+	Renew   bool          // a request during the penalty begins it again; a longer rest stays
 }
 
 var _ = policy.Register(policy.Kind[Penalty]{

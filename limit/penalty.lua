@@ -22,7 +22,7 @@ if granted < total and flags ~= 'do' then
   local _, denials = string.gsub(answers or 'n', 'n', '')
   local least, begins = answers and want or total, false
   if rest@ > 0 then
-    begins = denials > 0 and ARGV[@4] == '1'
+    begins = denials > 0 and ARGV[@4] == '1' and ARGV[@3] * 1000 > rest@ -- a longer one stays
   elseif denials > 0 and min(beside@) - granted < least then
     count@ = (count@ or 0) + denials
     begins = count@ >= ARGV[@1] + 0

@@ -67,6 +67,20 @@ func TestPenalty_DenialsApart_AreNotCountedTogether(t *testing.T) {
 	assert.Zero(t, peekAll(t, l)[1].RetryAfter)
 }
 
+// TestPenalty_RenewOfAShorterOne_KeepsTheRest: two versions of a program share a name.
+func TestPenalty_RenewOfAShorterOne_KeepsTheRest(t *testing.T) {
+	f := newClocked(t)
+	f.set(begin - begin%1000)
+	window := FixedWindow{1, time.Hour, false}
+	long := New(f.client, "name", window, Penalty{1, time.Minute, 10 * time.Minute, true})
+	short := New(f.client, "name", window, Penalty{1, time.Minute, time.Minute, true})
+	f.take(long, 1)
+	require.Equal(t, 10*time.Minute, redistest.Result(t, long.TakeEach, 1)[1].RetryAfter)
+	f.advance(time.Minute)
+	assert.Equal(t, 9*time.Minute, redistest.Result(t, short.TakeEach, 1)[1].RetryAfter)
+	assert.Equal(t, 10*time.Minute, redistest.Result(t, long.TakeEach, 1)[1].RetryAfter)
+}
+
 // TestPenalty_Renew_RequestsProlongIt, and without it they write nothing.
 func TestPenalty_Renew_RequestsProlongIt(t *testing.T) {
 	for _, renew := range []bool{false, true} {

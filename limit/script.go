@@ -145,7 +145,22 @@ func scriptText(c call, members []member) string {
 	}
 	return strings.NewReplacer("@last", fmt.Sprint(argument(c, members, len(members))),
 		"@time", fmt.Sprint(ownArguments[c]+1), "@epoch", fmt.Sprint(fixedArguments(c, members)),
-		"@waiters", fmt.Sprint(keys+1)).Replace(withLocals(withoutUnused(body)))
+		"@waiters", fmt.Sprint(keys+1)).Replace(withLocals(withTables(withoutUnused(body), len(members))))
+}
+
+// mostWithLocals is how many policies of a script have locals: Lua allows 200 in all.
+const mostWithLocals = 5
+
+// withTables puts the locals of the policies behind mostWithLocals into a table for each.
+func withTables(text string, policies int) string {
+	for i := mostWithLocals + 1; i <= policies; i++ {
+		table := fmt.Sprintf("more%d", i)
+		own := regexp.MustCompile(fmt.Sprintf(`\b([a-z]+)%d\b`, i))
+		declared := regexp.MustCompile(fmt.Sprintf(`(?m)^( *)local (%s\.)`, table))
+		text = own.ReplaceAllString(text, table+".$1")
+		text = fmt.Sprintf("local %s = {}\n", table) + declared.ReplaceAllString(text, "$1$2")
+	}
+	return text
 }
 
 // sourceOf returns the lines of the source of a call.

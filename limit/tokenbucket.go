@@ -36,14 +36,17 @@ var _ = policy.Register(policy.Kind[TokenBucket]{
 	Read:  TokenBucket.read,
 })
 
-// read reads "<epoch> <at, us> <taken> <part> <rate>", and the refunded parts after it. The key expires
+// read reads "<epoch> <at, us> <taken> <part> <rate>", and the two numbers that may follow. The key expires
 // fullFor after the bucket is full, from which the refill is computed.
 func (p TokenBucket) read(c policy.Content) (s policy.State, ok bool) {
 	fields := strings.Split(c.Text, " ")
-	if len(fields) != 5 && len(fields) != 6 {
+	if len(fields) < 5 || len(fields) > 7 {
 		return s, false
 	}
-	for _, field := range fields[4:] { // they may be larger than an int64
+	for i, field := range fields[4:] { // they may be larger than an int64
+		if i == 2 {
+			field = strings.TrimPrefix(field, "-")
+		}
 		if field == "" || strings.Trim(field, "0123456789") != "" {
 			return s, false
 		}

@@ -81,7 +81,7 @@ if granted < total and flags ~= 'do' then
   local _, denials = string.gsub(answers or 'n', 'n', '')
   local least, begins = answers and want or total, false
   if rest2 > 0 then
-    begins = denials > 0 and ARGV[7] == '1'
+    begins = denials > 0 and ARGV[7] == '1' and ARGV[6] * 1000 > rest2 -- a longer one stays
   elseif denials > 0 and min(free1) - granted < least then
     count2 = (count2 or 0) + denials
     begins = count2 >= ARGV[4] + 0
@@ -290,7 +290,7 @@ if granted < total and flags ~= 'do' then
   local _, denials = string.gsub(answers or 'n', 'n', '')
   local least, begins = answers and want or total, false
   if rest2 > 0 then
-    begins = denials > 0 and ARGV[8] == '1'
+    begins = denials > 0 and ARGV[8] == '1' and ARGV[7] * 1000 > rest2 -- a longer one stays
   elseif denials > 0 and min(free1) - granted < least then
     count2 = (count2 or 0) + denials
     begins = count2 >= ARGV[5] + 0

@@ -267,20 +267,25 @@ elseif limiter2[1] then
   return limiter2
 end
 local free2, most2 = limiter2.free, limiter2.most
-local capacity3, refill3, interval3 = ARGV[8] + 0, ARGV[9] + 0, ARGV[10] + 0
-local at3, missing3, refunded3, early3, epoch3, other3 = now, 0, 0, 0, false, false
+local most3, refill3, interval3 = ARGV[8] + 0, ARGV[9] + 0, ARGV[10] + 0
+local at3, missing3, refunded3, extra3, early3, epoch3, other3 = now, 0, 0, 0, 0, false, false
 local text3 = call('GET', KEYS[7]) or ''
 local ceil = math.ceil
 if text3 ~= '' then
   local word, at, taken, part, rate, rest = match(text3, '^(%w+) (%d+) (%d+) (%d+) (%d+)(.*)$')
-  local refunded = match(rest or '', '^ (%d+)$')
+  local refunded, extra = match(rest or '', '^ (%d+) ?(-?%d*)$')
   if not word or #at > 18 or max(#taken, #part, #rate) > 16
-      or rest ~= '' and (not refunded or #refunded > 99) then
+      or rest ~= '' and (not refunded or max(#refunded, #extra) > 99) then
     return {3, 3, text3}
   end
   at3, missing3 = at + 0, tonumber(taken, 10) * interval3 + part
   if refunded then
     refunded3 = tonumber(refunded .. '.')
+    extra3 = tonumber(extra .. '.') or 0
+  end
+  if rate ~= ARGV[9] or refunded and extra ~= '' then
+    other3 = rate + 0
+    extra3 = extra3 + max(0, now - at3) * (refill3 - other3)
   end
   if at3 < now then
     local full = at3 + ceil(missing3 / refill3)
@@ -291,12 +296,12 @@ if text3 ~= '' then
       missing3, at3 = max(0, missing3 - (now - at3) * refill3), now
     end
   end
-  epoch3, other3 = missing3 > 0 and word, rate ~= ARGV[9]
+  epoch3 = missing3 > 0 and word
 end
 local fmod = math.fmod
 local part3 = fmod(missing3, interval3)
 local taken3 = floor((missing3 - part3) / interval3 + 0.5)
-local free3, most3 = capacity3 - taken3 - (part3 > 0 and 1 or 0) + floor(early3 / interval3), capacity3
+local free3 = most3 - taken3 - (part3 > 0 and 1 or 0) + floor(early3 / interval3)
 local min = math.min
 local total, free, most, credit = ARGV[1] + 0, min(free1, free2, free3), min(most1, most2, most3), 9007199254740992
 local amount, flags, runs = ARGV[1], ARGV[10 + 1], ARGV[10 + 2]
@@ -370,12 +375,13 @@ if granted == 0 and other3 and epoch3 then
     taken3 = floor((missing3 - part3) / interval3 + 0.5)
     if missing3 > 0 then
       local life = max(1, min(9007199254740, ceil((missing3 / refill3 + (at3 - now)) / 1000) + 1000))
-      local left = other3 and call('PTTL', KEYS[7]) or 0
-      text3 = format('%s %d %d %d %s', epoch3, at3, taken3, part3, left > life and '0' or ARGV[9])
-      if refunded3 > 0 then
+      text3 = format('%s %d %d %d %d', epoch3, at3, taken3, part3, other3 or refill3)
+      if other3 then
+        text3, life = text3 .. format(' %.0f %.0f', refunded3, extra3), max(call('PTTL', KEYS[7]), life)
+      elseif refunded3 > 0 then
         text3 = text3 .. format(' %.0f', refunded3)
       end
-      call('SET', KEYS[7], text3, 'PX', format('%d', max(left, life)))
+      call('SET', KEYS[7], text3, 'PX', format('%d', life))
     else
       text3 = ''
       call('UNLINK', KEYS[7])
@@ -391,19 +397,20 @@ if granted > 0 then
     count1 = granted
   end
   if not epoch3 then
-    epoch3, refunded3, other3 = epoch, 0, false
+    epoch3, refunded3, extra3, other3 = epoch, 0, 0, false
   end
   missing3 = min(9007199254740992 * interval3, missing3 + granted * interval3)
   part3 = fmod(missing3, interval3)
   taken3 = floor((missing3 - part3) / interval3 + 0.5)
   if missing3 > 0 then
     local life = max(1, min(9007199254740, ceil((missing3 / refill3 + (at3 - now)) / 1000) + 1000))
-    local left = other3 and call('PTTL', KEYS[7]) or 0
-    text3 = format('%s %d %d %d %s', epoch3, at3, taken3, part3, left > life and '0' or ARGV[9])
-    if refunded3 > 0 then
+    text3 = format('%s %d %d %d %d', epoch3, at3, taken3, part3, other3 or refill3)
+    if other3 then
+      text3, life = text3 .. format(' %.0f %.0f', refunded3, extra3), max(call('PTTL', KEYS[7]), life)
+    elseif refunded3 > 0 then
       text3 = text3 .. format(' %.0f', refunded3)
     end
-    call('SET', KEYS[7], text3, 'PX', format('%d', max(left, life)))
+    call('SET', KEYS[7], text3, 'PX', format('%d', life))
   else
     text3 = ''
     call('UNLINK', KEYS[7])
@@ -727,20 +734,25 @@ elseif limiter2[1] then
   return limiter2
 end
 local free2, most2 = limiter2.free, limiter2.most
-local capacity3, refill3, interval3 = ARGV[8] + 0, ARGV[9] + 0, ARGV[10] + 0
-local at3, missing3, refunded3, early3, epoch3, other3 = now, 0, 0, 0, false, false
+local most3, refill3, interval3 = ARGV[8] + 0, ARGV[9] + 0, ARGV[10] + 0
+local at3, missing3, refunded3, extra3, early3, epoch3, other3 = now, 0, 0, 0, 0, false, false
 local text3 = call('GET', KEYS[7]) or ''
 local ceil = math.ceil
 if text3 ~= '' then
   local word, at, taken, part, rate, rest = match(text3, '^(%w+) (%d+) (%d+) (%d+) (%d+)(.*)$')
-  local refunded = match(rest or '', '^ (%d+)$')
+  local refunded, extra = match(rest or '', '^ (%d+) ?(-?%d*)$')
   if not word or #at > 18 or max(#taken, #part, #rate) > 16
-      or rest ~= '' and (not refunded or #refunded > 99) then
+      or rest ~= '' and (not refunded or max(#refunded, #extra) > 99) then
     return {3, 3, text3}
   end
   at3, missing3 = at + 0, tonumber(taken, 10) * interval3 + part
   if refunded then
     refunded3 = tonumber(refunded .. '.')
+    extra3 = tonumber(extra .. '.') or 0
+  end
+  if rate ~= ARGV[9] or refunded and extra ~= '' then
+    other3 = rate + 0
+    extra3 = extra3 + max(0, now - at3) * (refill3 - other3)
   end
   if at3 < now then
     local full = at3 + ceil(missing3 / refill3)
@@ -751,12 +763,12 @@ if text3 ~= '' then
       missing3, at3 = max(0, missing3 - (now - at3) * refill3), now
     end
   end
-  epoch3, other3 = missing3 > 0 and word, rate ~= ARGV[9]
+  epoch3 = missing3 > 0 and word
 end
 local fmod = math.fmod
 local part3 = fmod(missing3, interval3)
 local taken3 = floor((missing3 - part3) / interval3 + 0.5)
-local free3, most3 = capacity3 - taken3 - (part3 > 0 and 1 or 0) + floor(early3 / interval3), capacity3
+local free3 = most3 - taken3 - (part3 > 0 and 1 or 0) + floor(early3 / interval3)
 local min = math.min
 local total, free, most, credit = ARGV[1] + 0, min(free1, free2, free3), min(most1, most2, most3), 9007199254740992
 local holds = true
@@ -872,12 +884,13 @@ if granted == 0 and other3 and epoch3 then
     taken3 = floor((missing3 - part3) / interval3 + 0.5)
     if missing3 > 0 then
       local life = max(1, min(9007199254740, ceil((missing3 / refill3 + (at3 - now)) / 1000) + 1000))
-      local left = other3 and call('PTTL', KEYS[7]) or 0
-      text3 = format('%s %d %d %d %s', epoch3, at3, taken3, part3, left > life and '0' or ARGV[9])
-      if refunded3 > 0 then
+      text3 = format('%s %d %d %d %d', epoch3, at3, taken3, part3, other3 or refill3)
+      if other3 then
+        text3, life = text3 .. format(' %.0f %.0f', refunded3, extra3), max(call('PTTL', KEYS[7]), life)
+      elseif refunded3 > 0 then
         text3 = text3 .. format(' %.0f', refunded3)
       end
-      call('SET', KEYS[7], text3, 'PX', format('%d', max(left, life)))
+      call('SET', KEYS[7], text3, 'PX', format('%d', life))
     else
       text3 = ''
       call('UNLINK', KEYS[7])
@@ -893,19 +906,20 @@ if granted > 0 then
     count1 = granted
   end
   if not epoch3 then
-    epoch3, refunded3, other3 = epoch, 0, false
+    epoch3, refunded3, extra3, other3 = epoch, 0, 0, false
   end
   missing3 = min(9007199254740992 * interval3, missing3 + granted * interval3)
   part3 = fmod(missing3, interval3)
   taken3 = floor((missing3 - part3) / interval3 + 0.5)
   if missing3 > 0 then
     local life = max(1, min(9007199254740, ceil((missing3 / refill3 + (at3 - now)) / 1000) + 1000))
-    local left = other3 and call('PTTL', KEYS[7]) or 0
-    text3 = format('%s %d %d %d %s', epoch3, at3, taken3, part3, left > life and '0' or ARGV[9])
-    if refunded3 > 0 then
+    text3 = format('%s %d %d %d %d', epoch3, at3, taken3, part3, other3 or refill3)
+    if other3 then
+      text3, life = text3 .. format(' %.0f %.0f', refunded3, extra3), max(call('PTTL', KEYS[7]), life)
+    elseif refunded3 > 0 then
       text3 = text3 .. format(' %.0f', refunded3)
     end
-    call('SET', KEYS[7], text3, 'PX', format('%d', max(left, life)))
+    call('SET', KEYS[7], text3, 'PX', format('%d', life))
   else
     text3 = ''
     call('UNLINK', KEYS[7])
@@ -945,7 +959,7 @@ do
     next, need, i = max(next, report2[i] * 1000), need - math.abs(report2[i + 1]), i + 2
   end
 end
-next = max(next, (((missed or 1) - capacity3) * interval3 + missing3) / refill3)
+next = max(next, (((missed or 1) - most3) * interval3 + missing3) / refill3)
 own = min(8796093022207, own + granted)
 local due, wants, lag = t, min(1023, total + rest - granted), 0
 if granted < total and open > granted and held > 0 then
@@ -997,20 +1011,25 @@ local match = string.match
 if count1 and count1 ~= '0' and (not match(count1, '^[1-9]%d*$') or #count1 > 16) then
   return {3, 1, count1}
 end
-local capacity3, refill3, interval3 = ARGV[8] + 0, ARGV[9] + 0, ARGV[10] + 0
-local at3, missing3, refunded3, early3, epoch3, other3 = now, 0, 0, 0, false, false
+local most3, refill3, interval3 = ARGV[8] + 0, ARGV[9] + 0, ARGV[10] + 0
+local at3, missing3, refunded3, extra3, early3, epoch3, other3 = now, 0, 0, 0, 0, false, false
 local text3 = call('GET', KEYS[7]) or ''
 local ceil = math.ceil
 if text3 ~= '' then
   local word, at, taken, part, rate, rest = match(text3, '^(%w+) (%d+) (%d+) (%d+) (%d+)(.*)$')
-  local refunded = match(rest or '', '^ (%d+)$')
+  local refunded, extra = match(rest or '', '^ (%d+) ?(-?%d*)$')
   if not word or #at > 18 or max(#taken, #part, #rate) > 16
-      or rest ~= '' and (not refunded or #refunded > 99) then
+      or rest ~= '' and (not refunded or max(#refunded, #extra) > 99) then
     return {3, 3, text3}
   end
   at3, missing3 = at + 0, tonumber(taken, 10) * interval3 + part
   if refunded then
     refunded3 = tonumber(refunded .. '.')
+    extra3 = tonumber(extra .. '.') or 0
+  end
+  if rate ~= ARGV[9] or refunded and extra ~= '' then
+    other3 = rate + 0
+    extra3 = extra3 + max(0, now - at3) * (refill3 - other3)
   end
   if at3 < now then
     local full = at3 + ceil(missing3 / refill3)
@@ -1021,13 +1040,12 @@ if text3 ~= '' then
       missing3, at3 = max(0, missing3 - (now - at3) * refill3), now
     end
   end
-  epoch3, other3 = missing3 > 0 and word, rate ~= ARGV[9]
+  epoch3 = missing3 > 0 and word
 end
 local fmod = math.fmod
 local part3 = fmod(missing3, interval3)
 local floor = math.floor
 local taken3 = floor((missing3 - part3) / interval3 + 0.5)
-local free3, most3 = capacity3 - taken3 - (part3 > 0 and 1 or 0) + floor(early3 / interval3), capacity3
 local n, age = tonumber(ARGV[1]), ARGV[2]
 local receipts = {unpack(ARGV, 10 + 1)}
 local format = string.format
@@ -1049,7 +1067,9 @@ do
   if receipt then
     local word, at, taken, part, rest = match(receipt, '^(%w+) (%d+) (%d+) (%d+) %d+(.*)$')
     if word and word == epoch3 then
-      local refilled, before = (at3 - at) * refill3, tonumber((match(rest, '^ (%d+)') or '0') .. '.')
+      local before, extra = match(rest, '^ (%d+) ?(-?%d*)')
+      local refilled = (at3 - at) * (other3 or refill3) + extra3 - (tonumber((extra or '') .. '.') or 0)
+      before = tonumber((before or '0') .. '.')
       due = min(due, max(due, tonumber(taken, 10) * interval3 + part - refunded3 + before) - refilled)
     else
       due = 0
@@ -1062,12 +1082,13 @@ do
     taken3 = floor((missing3 - part3) / interval3 + 0.5)
     if missing3 > 0 then
       local life = max(1, min(9007199254740, ceil((missing3 / refill3 + (at3 - now)) / 1000) + 1000))
-      local left = other3 and call('PTTL', KEYS[7]) or 0
-      text3 = format('%s %d %d %d %s', epoch3, at3, taken3, part3, left > life and '0' or ARGV[9])
-      if refunded3 > 0 then
+      text3 = format('%s %d %d %d %d', epoch3, at3, taken3, part3, other3 or refill3)
+      if other3 then
+        text3, life = text3 .. format(' %.0f %.0f', refunded3, extra3), max(call('PTTL', KEYS[7]), life)
+      elseif refunded3 > 0 then
         text3 = text3 .. format(' %.0f', refunded3)
       end
-      call('SET', KEYS[7], text3, 'PX', format('%d', max(left, life)))
+      call('SET', KEYS[7], text3, 'PX', format('%d', life))
     else
       text3 = ''
       call('UNLINK', KEYS[7])
@@ -1344,19 +1365,24 @@ elseif limiter2[1] then
   return limiter2
 end
 local free2, most2 = limiter2.free, limiter2.most
-local capacity3, refill3, interval3 = ARGV[6] + 0, ARGV[7] + 0, ARGV[8] + 0
-local at3, missing3, refunded3, early3, epoch3, other3 = now, 0, 0, 0, false, false
+local most3, refill3, interval3 = ARGV[6] + 0, ARGV[7] + 0, ARGV[8] + 0
+local at3, missing3, refunded3, extra3, early3, epoch3, other3 = now, 0, 0, 0, 0, false, false
 local text3 = call('GET', KEYS[7]) or ''
 if text3 ~= '' then
   local word, at, taken, part, rate, rest = match(text3, '^(%w+) (%d+) (%d+) (%d+) (%d+)(.*)$')
-  local refunded = match(rest or '', '^ (%d+)$')
+  local refunded, extra = match(rest or '', '^ (%d+) ?(-?%d*)$')
   if not word or #at > 18 or max(#taken, #part, #rate) > 16
-      or rest ~= '' and (not refunded or #refunded > 99) then
+      or rest ~= '' and (not refunded or max(#refunded, #extra) > 99) then
     return {3, 3, text3}
   end
   at3, missing3 = at + 0, tonumber(taken, 10) * interval3 + part
   if refunded then
     refunded3 = tonumber(refunded .. '.')
+    extra3 = tonumber(extra .. '.') or 0
+  end
+  if rate ~= ARGV[7] or refunded and extra ~= '' then
+    other3 = rate + 0
+    extra3 = extra3 + max(0, now - at3) * (refill3 - other3)
   end
   if at3 < now then
     local ceil = math.ceil
@@ -1368,12 +1394,11 @@ if text3 ~= '' then
       missing3, at3 = max(0, missing3 - (now - at3) * refill3), now
     end
   end
-  epoch3, other3 = missing3 > 0 and word, rate ~= ARGV[7]
+  epoch3 = missing3 > 0 and word
 end
 local fmod = math.fmod
 local part3 = fmod(missing3, interval3)
 local taken3 = floor((missing3 - part3) / interval3 + 0.5)
-local free3, most3 = capacity3 - taken3 - (part3 > 0 and 1 or 0) + floor(early3 / interval3), capacity3
 local answers, want = '*', 1
 if count1 and not left1 then
   left1 = call('PTTL', KEYS[1])
@@ -1658,20 +1683,25 @@ elseif limiter2[1] then
   return limiter2
 end
 local free2, most2 = limiter2.free, limiter2.most
-local capacity3, refill3, interval3 = ARGV[8] + 0, ARGV[9] + 0, ARGV[10] + 0
-local at3, missing3, refunded3, early3, epoch3, other3 = now, 0, 0, 0, false, false
+local most3, refill3, interval3 = ARGV[8] + 0, ARGV[9] + 0, ARGV[10] + 0
+local at3, missing3, refunded3, extra3, early3, epoch3, other3 = now, 0, 0, 0, 0, false, false
 local text3 = call('GET', KEYS[7]) or ''
 local ceil = math.ceil
 if text3 ~= '' then
   local word, at, taken, part, rate, rest = match(text3, '^(%w+) (%d+) (%d+) (%d+) (%d+)(.*)$')
-  local refunded = match(rest or '', '^ (%d+)$')
+  local refunded, extra = match(rest or '', '^ (%d+) ?(-?%d*)$')
   if not word or #at > 18 or max(#taken, #part, #rate) > 16
-      or rest ~= '' and (not refunded or #refunded > 99) then
+      or rest ~= '' and (not refunded or max(#refunded, #extra) > 99) then
     return {3, 3, text3}
   end
   at3, missing3 = at + 0, tonumber(taken, 10) * interval3 + part
   if refunded then
     refunded3 = tonumber(refunded .. '.')
+    extra3 = tonumber(extra .. '.') or 0
+  end
+  if rate ~= ARGV[9] or refunded and extra ~= '' then
+    other3 = rate + 0
+    extra3 = extra3 + max(0, now - at3) * (refill3 - other3)
   end
   if at3 < now then
     local full = at3 + ceil(missing3 / refill3)
@@ -1682,12 +1712,12 @@ if text3 ~= '' then
       missing3, at3 = max(0, missing3 - (now - at3) * refill3), now
     end
   end
-  epoch3, other3 = missing3 > 0 and word, rate ~= ARGV[9]
+  epoch3 = missing3 > 0 and word
 end
 local fmod = math.fmod
 local part3 = fmod(missing3, interval3)
 local taken3 = floor((missing3 - part3) / interval3 + 0.5)
-local free3, most3 = capacity3 - taken3 - (part3 > 0 and 1 or 0) + floor(early3 / interval3), capacity3
+local free3 = most3 - taken3 - (part3 > 0 and 1 or 0) + floor(early3 / interval3)
 local epoch = ARGV[3]
 local leave, answers, want, granted = ARGV[1] + 0, nil, 1, 0
 local min = math.min
@@ -1715,19 +1745,20 @@ granted = min(free3) - leave
 if granted > 0 then
   local amount = format('%d', granted)
   if not epoch3 then
-    epoch3, refunded3, other3 = epoch, 0, false
+    epoch3, refunded3, extra3, other3 = epoch, 0, 0, false
   end
   missing3 = min(9007199254740992 * interval3, missing3 + granted * interval3)
   part3 = fmod(missing3, interval3)
   taken3 = floor((missing3 - part3) / interval3 + 0.5)
   if missing3 > 0 then
     local life = max(1, min(9007199254740, ceil((missing3 / refill3 + (at3 - now)) / 1000) + 1000))
-    local left = other3 and call('PTTL', KEYS[7]) or 0
-    text3 = format('%s %d %d %d %s', epoch3, at3, taken3, part3, left > life and '0' or ARGV[9])
-    if refunded3 > 0 then
+    text3 = format('%s %d %d %d %d', epoch3, at3, taken3, part3, other3 or refill3)
+    if other3 then
+      text3, life = text3 .. format(' %.0f %.0f', refunded3, extra3), max(call('PTTL', KEYS[7]), life)
+    elseif refunded3 > 0 then
       text3 = text3 .. format(' %.0f', refunded3)
     end
-    call('SET', KEYS[7], text3, 'PX', format('%d', max(left, life)))
+    call('SET', KEYS[7], text3, 'PX', format('%d', life))
   else
     text3 = ''
     call('UNLINK', KEYS[7])

@@ -9,22 +9,27 @@ end
 local max = math.max
 now = max(0, now)
 local backdate = tonumber(ARGV[8 + 3] or '')
-local capacity1, refill1, interval1 = ARGV[4] + 0, ARGV[5] + 0, ARGV[6] + 0
-local at1, missing1, refunded1, early1, epoch1, other1 = now, 0, 0, 0, false, false
+local most1, refill1, interval1 = ARGV[4] + 0, ARGV[5] + 0, ARGV[6] + 0
+local at1, missing1, refunded1, extra1, early1, epoch1, other1 = now, 0, 0, 0, 0, false, false
 local KEYS = KEYS
 local text1 = call('GET', KEYS[1]) or ''
 local ceil = math.ceil
 local match = string.match
 if text1 ~= '' then
   local word, at, taken, part, rate, rest = match(text1, '^(%w+) (%d+) (%d+) (%d+) (%d+)(.*)$')
-  local refunded = match(rest or '', '^ (%d+)$')
+  local refunded, extra = match(rest or '', '^ (%d+) ?(-?%d*)$')
   if not word or #at > 18 or max(#taken, #part, #rate) > 16
-      or rest ~= '' and (not refunded or #refunded > 99) then
+      or rest ~= '' and (not refunded or max(#refunded, #extra) > 99) then
     return {3, 1, text1}
   end
   at1, missing1 = at + 0, tonumber(taken, 10) * interval1 + part
   if refunded then
     refunded1 = tonumber(refunded .. '.')
+    extra1 = tonumber(extra .. '.') or 0
+  end
+  if rate ~= ARGV[5] or refunded and extra ~= '' then
+    other1 = rate + 0
+    extra1 = extra1 + max(0, now - at1) * (refill1 - other1)
   end
   if at1 < now then
     local full = at1 + ceil(missing1 / refill1)
@@ -35,13 +40,13 @@ if text1 ~= '' then
       missing1, at1 = max(0, missing1 - (now - at1) * refill1), now
     end
   end
-  epoch1, other1 = missing1 > 0 and word, rate ~= ARGV[5]
+  epoch1 = missing1 > 0 and word
 end
 local fmod = math.fmod
 local part1 = fmod(missing1, interval1)
 local floor = math.floor
 local taken1 = floor((missing1 - part1) / interval1 + 0.5)
-local free1, most1 = capacity1 - taken1 - (part1 > 0 and 1 or 0) + floor(early1 / interval1), capacity1
+local free1 = most1 - taken1 - (part1 > 0 and 1 or 0) + floor(early1 / interval1)
 local most2, count2, left2, text2 = ARGV[7] + 0, call('GET', KEYS[2]), false, ''
 if count2 and count2 ~= '0' and (not match(count2, '^[1-9]%d*$') or #count2 > 16) then
   return {3, 2, count2}
@@ -112,12 +117,13 @@ if granted == 0 and other1 and epoch1 then
     taken1 = floor((missing1 - part1) / interval1 + 0.5)
     if missing1 > 0 then
       local life = max(1, min(9007199254740, ceil((missing1 / refill1 + (at1 - now)) / 1000) + 1000))
-      local left = other1 and call('PTTL', KEYS[1]) or 0
-      text1 = format('%s %d %d %d %s', epoch1, at1, taken1, part1, left > life and '0' or ARGV[5])
-      if refunded1 > 0 then
+      text1 = format('%s %d %d %d %d', epoch1, at1, taken1, part1, other1 or refill1)
+      if other1 then
+        text1, life = text1 .. format(' %.0f %.0f', refunded1, extra1), max(call('PTTL', KEYS[1]), life)
+      elseif refunded1 > 0 then
         text1 = text1 .. format(' %.0f', refunded1)
       end
-      call('SET', KEYS[1], text1, 'PX', format('%d', max(left, life)))
+      call('SET', KEYS[1], text1, 'PX', format('%d', life))
     else
       text1 = ''
       call('UNLINK', KEYS[1])
@@ -126,19 +132,20 @@ if granted == 0 and other1 and epoch1 then
 end
 if granted > 0 then
   if not epoch1 then
-    epoch1, refunded1, other1 = epoch, 0, false
+    epoch1, refunded1, extra1, other1 = epoch, 0, 0, false
   end
   missing1 = min(9007199254740992 * interval1, missing1 + granted * interval1)
   part1 = fmod(missing1, interval1)
   taken1 = floor((missing1 - part1) / interval1 + 0.5)
   if missing1 > 0 then
     local life = max(1, min(9007199254740, ceil((missing1 / refill1 + (at1 - now)) / 1000) + 1000))
-    local left = other1 and call('PTTL', KEYS[1]) or 0
-    text1 = format('%s %d %d %d %s', epoch1, at1, taken1, part1, left > life and '0' or ARGV[5])
-    if refunded1 > 0 then
+    text1 = format('%s %d %d %d %d', epoch1, at1, taken1, part1, other1 or refill1)
+    if other1 then
+      text1, life = text1 .. format(' %.0f %.0f', refunded1, extra1), max(call('PTTL', KEYS[1]), life)
+    elseif refunded1 > 0 then
       text1 = text1 .. format(' %.0f', refunded1)
     end
-    call('SET', KEYS[1], text1, 'PX', format('%d', max(left, life)))
+    call('SET', KEYS[1], text1, 'PX', format('%d', life))
   else
     text1 = ''
     call('UNLINK', KEYS[1])
@@ -213,21 +220,26 @@ end
 if rival then -- whose callers have waited, if these have not
   backdate = max(backdate, 10000)
 end
-local capacity1, refill1, interval1 = ARGV[4] + 0, ARGV[5] + 0, ARGV[6] + 0
-local at1, missing1, refunded1, early1, epoch1, other1 = now, 0, 0, 0, false, false
+local most1, refill1, interval1 = ARGV[4] + 0, ARGV[5] + 0, ARGV[6] + 0
+local at1, missing1, refunded1, extra1, early1, epoch1, other1 = now, 0, 0, 0, 0, false, false
 local text1 = call('GET', KEYS[1]) or ''
 local ceil = math.ceil
 local match = string.match
 if text1 ~= '' then
   local word, at, taken, part, rate, rest = match(text1, '^(%w+) (%d+) (%d+) (%d+) (%d+)(.*)$')
-  local refunded = match(rest or '', '^ (%d+)$')
+  local refunded, extra = match(rest or '', '^ (%d+) ?(-?%d*)$')
   if not word or #at > 18 or max(#taken, #part, #rate) > 16
-      or rest ~= '' and (not refunded or #refunded > 99) then
+      or rest ~= '' and (not refunded or max(#refunded, #extra) > 99) then
     return {3, 1, text1}
   end
   at1, missing1 = at + 0, tonumber(taken, 10) * interval1 + part
   if refunded then
     refunded1 = tonumber(refunded .. '.')
+    extra1 = tonumber(extra .. '.') or 0
+  end
+  if rate ~= ARGV[5] or refunded and extra ~= '' then
+    other1 = rate + 0
+    extra1 = extra1 + max(0, now - at1) * (refill1 - other1)
   end
   if at1 < now then
     local full = at1 + ceil(missing1 / refill1)
@@ -238,12 +250,12 @@ if text1 ~= '' then
       missing1, at1 = max(0, missing1 - (now - at1) * refill1), now
     end
   end
-  epoch1, other1 = missing1 > 0 and word, rate ~= ARGV[5]
+  epoch1 = missing1 > 0 and word
 end
 local fmod = math.fmod
 local part1 = fmod(missing1, interval1)
 local taken1 = floor((missing1 - part1) / interval1 + 0.5)
-local free1, most1 = capacity1 - taken1 - (part1 > 0 and 1 or 0) + floor(early1 / interval1), capacity1
+local free1 = most1 - taken1 - (part1 > 0 and 1 or 0) + floor(early1 / interval1)
 local most2, count2, left2, text2 = ARGV[7] + 0, call('GET', KEYS[2]), false, ''
 if count2 and count2 ~= '0' and (not match(count2, '^[1-9]%d*$') or #count2 > 16) then
   return {3, 2, count2}
@@ -356,12 +368,13 @@ if granted == 0 and other1 and epoch1 then
     taken1 = floor((missing1 - part1) / interval1 + 0.5)
     if missing1 > 0 then
       local life = max(1, min(9007199254740, ceil((missing1 / refill1 + (at1 - now)) / 1000) + 1000))
-      local left = other1 and call('PTTL', KEYS[1]) or 0
-      text1 = format('%s %d %d %d %s', epoch1, at1, taken1, part1, left > life and '0' or ARGV[5])
-      if refunded1 > 0 then
+      text1 = format('%s %d %d %d %d', epoch1, at1, taken1, part1, other1 or refill1)
+      if other1 then
+        text1, life = text1 .. format(' %.0f %.0f', refunded1, extra1), max(call('PTTL', KEYS[1]), life)
+      elseif refunded1 > 0 then
         text1 = text1 .. format(' %.0f', refunded1)
       end
-      call('SET', KEYS[1], text1, 'PX', format('%d', max(left, life)))
+      call('SET', KEYS[1], text1, 'PX', format('%d', life))
     else
       text1 = ''
       call('UNLINK', KEYS[1])
@@ -370,19 +383,20 @@ if granted == 0 and other1 and epoch1 then
 end
 if granted > 0 then
   if not epoch1 then
-    epoch1, refunded1, other1 = epoch, 0, false
+    epoch1, refunded1, extra1, other1 = epoch, 0, 0, false
   end
   missing1 = min(9007199254740992 * interval1, missing1 + granted * interval1)
   part1 = fmod(missing1, interval1)
   taken1 = floor((missing1 - part1) / interval1 + 0.5)
   if missing1 > 0 then
     local life = max(1, min(9007199254740, ceil((missing1 / refill1 + (at1 - now)) / 1000) + 1000))
-    local left = other1 and call('PTTL', KEYS[1]) or 0
-    text1 = format('%s %d %d %d %s', epoch1, at1, taken1, part1, left > life and '0' or ARGV[5])
-    if refunded1 > 0 then
+    text1 = format('%s %d %d %d %d', epoch1, at1, taken1, part1, other1 or refill1)
+    if other1 then
+      text1, life = text1 .. format(' %.0f %.0f', refunded1, extra1), max(call('PTTL', KEYS[1]), life)
+    elseif refunded1 > 0 then
       text1 = text1 .. format(' %.0f', refunded1)
     end
-    call('SET', KEYS[1], text1, 'PX', format('%d', max(left, life)))
+    call('SET', KEYS[1], text1, 'PX', format('%d', life))
   else
     text1 = ''
     call('UNLINK', KEYS[1])
@@ -421,7 +435,7 @@ if count2 and not left2 then
 end
 local report2 = {text2, (count2 or 0) + 0, (left2 or 0) + 0}
 local next = 0
-next = max(next, (((missed or 1) - capacity1) * interval1 + missing1) / refill1)
+next = max(next, (((missed or 1) - most1) * interval1 + missing1) / refill1)
 next = max(next, (left2 or 0) * 1000)
 own = min(8796093022207, own + granted)
 local due, wants, lag = t, min(1023, total + rest - granted), 0
@@ -468,22 +482,27 @@ end
 local max = math.max
 now = max(0, now)
 local backdate = nil
-local capacity1, refill1, interval1 = ARGV[4] + 0, ARGV[5] + 0, ARGV[6] + 0
-local at1, missing1, refunded1, early1, epoch1, other1 = now, 0, 0, 0, false, false
+local most1, refill1, interval1 = ARGV[4] + 0, ARGV[5] + 0, ARGV[6] + 0
+local at1, missing1, refunded1, extra1, early1, epoch1, other1 = now, 0, 0, 0, 0, false, false
 local KEYS = KEYS
 local text1 = call('GET', KEYS[1]) or ''
 local ceil = math.ceil
 local match = string.match
 if text1 ~= '' then
   local word, at, taken, part, rate, rest = match(text1, '^(%w+) (%d+) (%d+) (%d+) (%d+)(.*)$')
-  local refunded = match(rest or '', '^ (%d+)$')
+  local refunded, extra = match(rest or '', '^ (%d+) ?(-?%d*)$')
   if not word or #at > 18 or max(#taken, #part, #rate) > 16
-      or rest ~= '' and (not refunded or #refunded > 99) then
+      or rest ~= '' and (not refunded or max(#refunded, #extra) > 99) then
     return {3, 1, text1}
   end
   at1, missing1 = at + 0, tonumber(taken, 10) * interval1 + part
   if refunded then
     refunded1 = tonumber(refunded .. '.')
+    extra1 = tonumber(extra .. '.') or 0
+  end
+  if rate ~= ARGV[5] or refunded and extra ~= '' then
+    other1 = rate + 0
+    extra1 = extra1 + max(0, now - at1) * (refill1 - other1)
   end
   if at1 < now then
     local full = at1 + ceil(missing1 / refill1)
@@ -494,13 +513,12 @@ if text1 ~= '' then
       missing1, at1 = max(0, missing1 - (now - at1) * refill1), now
     end
   end
-  epoch1, other1 = missing1 > 0 and word, rate ~= ARGV[5]
+  epoch1 = missing1 > 0 and word
 end
 local fmod = math.fmod
 local part1 = fmod(missing1, interval1)
 local floor = math.floor
 local taken1 = floor((missing1 - part1) / interval1 + 0.5)
-local free1, most1 = capacity1 - taken1 - (part1 > 0 and 1 or 0) + floor(early1 / interval1), capacity1
 local most2, count2, left2, text2 = ARGV[7] + 0, call('GET', KEYS[2]), false, ''
 if count2 and count2 ~= '0' and (not match(count2, '^[1-9]%d*$') or #count2 > 16) then
   return {3, 2, count2}
@@ -508,7 +526,7 @@ end
 local epoch = ARGV[3]
 local granted, answers, want = ARGV[1] + 0, nil, 1
 if not epoch1 then
-  epoch1, refunded1, other1 = epoch, 0, false
+  epoch1, refunded1, extra1, other1 = epoch, 0, 0, false
 end
 local min = math.min
 missing1 = min(9007199254740992 * interval1, missing1 + granted * interval1)
@@ -517,12 +535,13 @@ taken1 = floor((missing1 - part1) / interval1 + 0.5)
 local format = string.format
 if missing1 > 0 then
   local life = max(1, min(9007199254740, ceil((missing1 / refill1 + (at1 - now)) / 1000) + 1000))
-  local left = other1 and call('PTTL', KEYS[1]) or 0
-  text1 = format('%s %d %d %d %s', epoch1, at1, taken1, part1, left > life and '0' or ARGV[5])
-  if refunded1 > 0 then
+  text1 = format('%s %d %d %d %d', epoch1, at1, taken1, part1, other1 or refill1)
+  if other1 then
+    text1, life = text1 .. format(' %.0f %.0f', refunded1, extra1), max(call('PTTL', KEYS[1]), life)
+  elseif refunded1 > 0 then
     text1 = text1 .. format(' %.0f', refunded1)
   end
-  call('SET', KEYS[1], text1, 'PX', format('%d', max(left, life)))
+  call('SET', KEYS[1], text1, 'PX', format('%d', life))
 else
   text1 = ''
   call('UNLINK', KEYS[1])
@@ -568,22 +587,27 @@ end
 local max = math.max
 now = max(0, now)
 local backdate = nil
-local capacity1, refill1, interval1 = ARGV[4] + 0, ARGV[5] + 0, ARGV[6] + 0
-local at1, missing1, refunded1, early1, epoch1, other1 = now, 0, 0, 0, false, false
+local most1, refill1, interval1 = ARGV[4] + 0, ARGV[5] + 0, ARGV[6] + 0
+local at1, missing1, refunded1, extra1, early1, epoch1, other1 = now, 0, 0, 0, 0, false, false
 local KEYS = KEYS
 local text1 = call('GET', KEYS[1]) or ''
 local ceil = math.ceil
 local match = string.match
 if text1 ~= '' then
   local word, at, taken, part, rate, rest = match(text1, '^(%w+) (%d+) (%d+) (%d+) (%d+)(.*)$')
-  local refunded = match(rest or '', '^ (%d+)$')
+  local refunded, extra = match(rest or '', '^ (%d+) ?(-?%d*)$')
   if not word or #at > 18 or max(#taken, #part, #rate) > 16
-      or rest ~= '' and (not refunded or #refunded > 99) then
+      or rest ~= '' and (not refunded or max(#refunded, #extra) > 99) then
     return {3, 1, text1}
   end
   at1, missing1 = at + 0, tonumber(taken, 10) * interval1 + part
   if refunded then
     refunded1 = tonumber(refunded .. '.')
+    extra1 = tonumber(extra .. '.') or 0
+  end
+  if rate ~= ARGV[5] or refunded and extra ~= '' then
+    other1 = rate + 0
+    extra1 = extra1 + max(0, now - at1) * (refill1 - other1)
   end
   if at1 < now then
     local full = at1 + ceil(missing1 / refill1)
@@ -594,13 +618,12 @@ if text1 ~= '' then
       missing1, at1 = max(0, missing1 - (now - at1) * refill1), now
     end
   end
-  epoch1, other1 = missing1 > 0 and word, rate ~= ARGV[5]
+  epoch1 = missing1 > 0 and word
 end
 local fmod = math.fmod
 local part1 = fmod(missing1, interval1)
 local floor = math.floor
 local taken1 = floor((missing1 - part1) / interval1 + 0.5)
-local free1, most1 = capacity1 - taken1 - (part1 > 0 and 1 or 0) + floor(early1 / interval1), capacity1
 local most2, count2, left2, text2 = ARGV[7] + 0, call('GET', KEYS[2]), false, ''
 if count2 and count2 ~= '0' and (not match(count2, '^[1-9]%d*$') or #count2 > 16) then
   return {3, 2, count2}
@@ -615,7 +638,9 @@ do
   if receipt then
     local word, at, taken, part, rest = match(receipt, '^(%w+) (%d+) (%d+) (%d+) %d+(.*)$')
     if word and word == epoch1 then
-      local refilled, before = (at1 - at) * refill1, tonumber((match(rest, '^ (%d+)') or '0') .. '.')
+      local before, extra = match(rest, '^ (%d+) ?(-?%d*)')
+      local refilled = (at1 - at) * (other1 or refill1) + extra1 - (tonumber((extra or '') .. '.') or 0)
+      before = tonumber((before or '0') .. '.')
       due = min(due, max(due, tonumber(taken, 10) * interval1 + part - refunded1 + before) - refilled)
     else
       due = 0
@@ -628,12 +653,13 @@ do
     taken1 = floor((missing1 - part1) / interval1 + 0.5)
     if missing1 > 0 then
       local life = max(1, min(9007199254740, ceil((missing1 / refill1 + (at1 - now)) / 1000) + 1000))
-      local left = other1 and call('PTTL', KEYS[1]) or 0
-      text1 = format('%s %d %d %d %s', epoch1, at1, taken1, part1, left > life and '0' or ARGV[5])
-      if refunded1 > 0 then
+      text1 = format('%s %d %d %d %d', epoch1, at1, taken1, part1, other1 or refill1)
+      if other1 then
+        text1, life = text1 .. format(' %.0f %.0f', refunded1, extra1), max(call('PTTL', KEYS[1]), life)
+      elseif refunded1 > 0 then
         text1 = text1 .. format(' %.0f', refunded1)
       end
-      call('SET', KEYS[1], text1, 'PX', format('%d', max(left, life)))
+      call('SET', KEYS[1], text1, 'PX', format('%d', life))
     else
       text1 = ''
       call('UNLINK', KEYS[1])
@@ -664,21 +690,26 @@ end
 local max = math.max
 now = max(0, now)
 local backdate = nil
-local capacity1, refill1, interval1 = ARGV[2] + 0, ARGV[3] + 0, ARGV[4] + 0
-local at1, missing1, refunded1, early1, epoch1, other1 = now, 0, 0, 0, false, false
+local most1, refill1, interval1 = ARGV[2] + 0, ARGV[3] + 0, ARGV[4] + 0
+local at1, missing1, refunded1, extra1, early1, epoch1, other1 = now, 0, 0, 0, 0, false, false
 local KEYS = KEYS
 local text1 = call('GET', KEYS[1]) or ''
 local match = string.match
 if text1 ~= '' then
   local word, at, taken, part, rate, rest = match(text1, '^(%w+) (%d+) (%d+) (%d+) (%d+)(.*)$')
-  local refunded = match(rest or '', '^ (%d+)$')
+  local refunded, extra = match(rest or '', '^ (%d+) ?(-?%d*)$')
   if not word or #at > 18 or max(#taken, #part, #rate) > 16
-      or rest ~= '' and (not refunded or #refunded > 99) then
+      or rest ~= '' and (not refunded or max(#refunded, #extra) > 99) then
     return {3, 1, text1}
   end
   at1, missing1 = at + 0, tonumber(taken, 10) * interval1 + part
   if refunded then
     refunded1 = tonumber(refunded .. '.')
+    extra1 = tonumber(extra .. '.') or 0
+  end
+  if rate ~= ARGV[3] or refunded and extra ~= '' then
+    other1 = rate + 0
+    extra1 = extra1 + max(0, now - at1) * (refill1 - other1)
   end
   if at1 < now then
     local ceil = math.ceil
@@ -690,13 +721,12 @@ if text1 ~= '' then
       missing1, at1 = max(0, missing1 - (now - at1) * refill1), now
     end
   end
-  epoch1, other1 = missing1 > 0 and word, rate ~= ARGV[3]
+  epoch1 = missing1 > 0 and word
 end
 local fmod = math.fmod
 local part1 = fmod(missing1, interval1)
 local floor = math.floor
 local taken1 = floor((missing1 - part1) / interval1 + 0.5)
-local free1, most1 = capacity1 - taken1 - (part1 > 0 and 1 or 0) + floor(early1 / interval1), capacity1
 local most2, count2, left2, text2 = ARGV[5] + 0, call('GET', KEYS[2]), false, ''
 if count2 and count2 ~= '0' and (not match(count2, '^[1-9]%d*$') or #count2 > 16) then
   return {3, 2, count2}
@@ -726,22 +756,27 @@ end
 local max = math.max
 now = max(0, now)
 local backdate = nil
-local capacity1, refill1, interval1 = ARGV[4] + 0, ARGV[5] + 0, ARGV[6] + 0
-local at1, missing1, refunded1, early1, epoch1, other1 = now, 0, 0, 0, false, false
+local most1, refill1, interval1 = ARGV[4] + 0, ARGV[5] + 0, ARGV[6] + 0
+local at1, missing1, refunded1, extra1, early1, epoch1, other1 = now, 0, 0, 0, 0, false, false
 local KEYS = KEYS
 local text1 = call('GET', KEYS[1]) or ''
 local ceil = math.ceil
 local match = string.match
 if text1 ~= '' then
   local word, at, taken, part, rate, rest = match(text1, '^(%w+) (%d+) (%d+) (%d+) (%d+)(.*)$')
-  local refunded = match(rest or '', '^ (%d+)$')
+  local refunded, extra = match(rest or '', '^ (%d+) ?(-?%d*)$')
   if not word or #at > 18 or max(#taken, #part, #rate) > 16
-      or rest ~= '' and (not refunded or #refunded > 99) then
+      or rest ~= '' and (not refunded or max(#refunded, #extra) > 99) then
     return {3, 1, text1}
   end
   at1, missing1 = at + 0, tonumber(taken, 10) * interval1 + part
   if refunded then
     refunded1 = tonumber(refunded .. '.')
+    extra1 = tonumber(extra .. '.') or 0
+  end
+  if rate ~= ARGV[5] or refunded and extra ~= '' then
+    other1 = rate + 0
+    extra1 = extra1 + max(0, now - at1) * (refill1 - other1)
   end
   if at1 < now then
     local full = at1 + ceil(missing1 / refill1)
@@ -752,13 +787,13 @@ if text1 ~= '' then
       missing1, at1 = max(0, missing1 - (now - at1) * refill1), now
     end
   end
-  epoch1, other1 = missing1 > 0 and word, rate ~= ARGV[5]
+  epoch1 = missing1 > 0 and word
 end
 local fmod = math.fmod
 local part1 = fmod(missing1, interval1)
 local floor = math.floor
 local taken1 = floor((missing1 - part1) / interval1 + 0.5)
-local free1, most1 = capacity1 - taken1 - (part1 > 0 and 1 or 0) + floor(early1 / interval1), capacity1
+local free1 = most1 - taken1 - (part1 > 0 and 1 or 0) + floor(early1 / interval1)
 local most2, count2, left2, text2 = ARGV[7] + 0, call('GET', KEYS[2]), false, ''
 if count2 and count2 ~= '0' and (not match(count2, '^[1-9]%d*$') or #count2 > 16) then
   return {3, 2, count2}
@@ -772,19 +807,20 @@ local format = string.format
 if granted > 0 then
   local amount = format('%d', granted)
   if not epoch1 then
-    epoch1, refunded1, other1 = epoch, 0, false
+    epoch1, refunded1, extra1, other1 = epoch, 0, 0, false
   end
   missing1 = min(9007199254740992 * interval1, missing1 + granted * interval1)
   part1 = fmod(missing1, interval1)
   taken1 = floor((missing1 - part1) / interval1 + 0.5)
   if missing1 > 0 then
     local life = max(1, min(9007199254740, ceil((missing1 / refill1 + (at1 - now)) / 1000) + 1000))
-    local left = other1 and call('PTTL', KEYS[1]) or 0
-    text1 = format('%s %d %d %d %s', epoch1, at1, taken1, part1, left > life and '0' or ARGV[5])
-    if refunded1 > 0 then
+    text1 = format('%s %d %d %d %d', epoch1, at1, taken1, part1, other1 or refill1)
+    if other1 then
+      text1, life = text1 .. format(' %.0f %.0f', refunded1, extra1), max(call('PTTL', KEYS[1]), life)
+    elseif refunded1 > 0 then
       text1 = text1 .. format(' %.0f', refunded1)
     end
-    call('SET', KEYS[1], text1, 'PX', format('%d', max(left, life)))
+    call('SET', KEYS[1], text1, 'PX', format('%d', life))
   else
     text1 = ''
     call('UNLINK', KEYS[1])
