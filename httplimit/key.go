@@ -34,8 +34,10 @@ func ByIP(trusted ...netip.Prefix) Key {
 
 // ByHeader returns the Key of a header's value, for instance an API key. A request without the
 // header, with several values or with an empty one has no key and is [limit.ErrInvalidRequest]. So is a
-// header that other servers may read in another way: one that Connection names, so that a proxy removes it (RFC
-// 9110, 7.6.1), that a trailer has too, or whose name has an underscore, as CGI writes it.
+// header that other servers may read in another way:
+//   - Connection names it, so that a proxy removes it (RFC 9110, 7.6.1).
+//   - A trailer has it too.
+//   - Its name was sent with an underscore, as CGI writes it.
 //
 // Spaces and tabs around the value are dropped, since they are no part of it (RFC 9110, 5.5). In
 // Authorization, the scheme is in lower case, with one space behind it. Clients choose their headers: put
