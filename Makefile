@@ -10,7 +10,7 @@ VALE          = github.com/vale-cli/vale/v3/cmd/vale@v3.21.0
 MODULES       = $(shell go list -m -f '{{.Dir}}' | sed 's,^$(CURDIR),.,')
 PUBLISHED     = $(filter-out ./integration ./examples,$(MODULES))
 # make lint vets.
-GO_TEST       = go test -race -shuffle=on -vet=off
+GO_TEST       = go test -race -shuffle=on -vet=off -timeout 20m
 
 FETCH_CHECK   = integration/tools/fetchcheck/fetchcheck.sh
 

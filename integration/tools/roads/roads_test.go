@@ -31,9 +31,9 @@ var ceilings = []struct {
 	{"Keyed.TryAcquire", 32, 8},
 	{"Limiter.TryAcquire", 35, 12},
 	{"Keyed.TryAcquire, context that ends", 35, 8},
-	{"Acquire, which waits", 94, 15},
-	{"httplimit.Middleware(Each), a request", 112, 23},
-	{"rules, a request", 139, 31},
+	{"Acquire, which waits", 101, 17},
+	{"httplimit.Middleware(Each), a request", 114, 23},
+	{"rules, a request", 148, 33},
 	{"rules, a reload", 111, 19},
 }
 
