@@ -99,9 +99,9 @@ type PlacesInfo struct {
 	// or its lease has ended. It is 0 with Expired.
 	Change int
 
-	// Expired is the number of places whose lease had ended when a call of this Client removed them: of holders that
-	// crashed, that have lost Redis, or that took longer than a lease without Renew. One Client reports each of them,
-	// whichever held it. It may be too small if more than 256 have ended between two calls, and it is 0 if no call
+	// Expired is the number of places whose lease had ended when a call of this Client removed them. Their
+	// holders crashed, have lost Redis, or took longer than a lease without Renew. One Client reports each of them,
+	// also of others. It may be too small if more than 256 have ended between two calls. It is 0 if no call
 	// follows within another lease, since the key has expired then.
 	Expired int
 }

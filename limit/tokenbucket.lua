@@ -13,6 +13,7 @@
 -- calls of several rates no call shortens it, and a denial prolongs it.
 
 --@ read  out: at@ early@ epoch@ extra@ free@ interval@ missing@ most@ other@ part@ refill@ refunded@ taken@ text@
+--
 -- Sets other@, the rate of the epoch if a call has had another one, else false.
 local most@, refill@, interval@ = ARGV[@1] + 0, ARGV[@2] + 0, ARGV[@3] + 0
 -- missing is a whole number while it is below 2^53. format accepts numbers below 2^63 for %d. early is

@@ -19,7 +19,7 @@ func (l *Limiter) Try(ctx context.Context, ask Ask, result *Result) error {
 }
 
 // TryOnce is Try. It reports whether the Limiter is no longer used after the call, so that its owner may change
-// it: not if the call was shared or failed, or the caller may leave, or hooks are configured.
+// it. It may be used if the call was shared or failed, if the caller may leave, and with hooks.
 func (l *Limiter) TryOnce(ctx context.Context, ask Ask, result *Result) (unused bool, err error) {
 	if l.Engine.hooked {
 		return false, l.tryHooked(ctx, ask, result)

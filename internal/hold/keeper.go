@@ -17,7 +17,7 @@ import (
 // Keeper returns and renews the places of a Client. It has no goroutine, timer or other state while it has no
 // place that is renewed or returning, or counted. The zero Keeper is ready.
 type Keeper struct {
-	// Changed, if it is not nil, gets each change of the number of places that are held: by 1 with Keep, and by -1
+	// Changed, if it is not nil, gets each change of the number of places that are held. It is 1 with Keep, and -1
 	// when a place is over or its lease has ended. It is set before the first place.
 	Changed func(limiter string, change int)
 

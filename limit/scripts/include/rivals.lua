@@ -9,8 +9,8 @@
 --            time in Unix milliseconds of the server. Its fraction is the number of milliseconds by which
 --            calls of the Client may be late, in units of 1/2048: that number is below 2048.
 -- The set has one or two more members:
---   clock    A score below 0: minus 4e15, and minus the microseconds by which the most advanced clock of the Clients
---            is ahead of the server's. 4e15 is larger than any such difference, so that the score is below 0.
+--   clock    Its score is -4e15 less the microseconds by which the most advanced clock is ahead of the server's.
+--            No such difference is as large, so the score is below 0.
 --   "held"   Only of an InFlight: minus the time of the last hold, see the section hold in inflight.lua.
 -- So a range of scores from 0 on has the Clients alone, and the one that got least is the first. Of the members, half
 -- of those without the clock are Clients.

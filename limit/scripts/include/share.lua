@@ -13,14 +13,15 @@
 -- come and go get no more than those that stay.
 --
 -- The numbers:
---   4 leads and 8   A Client that got less than the rival makes up for the permits of a second and 8 more, and no
---                   further: after a long pause it would take everything. 8 is for slow rates, whose lead is 1.
+--   4 leads and 8   A Client that got less than the rival makes up for the permits of a second and 8 more. Else it
+--                   would take everything after a long pause. 8 is for slow rates, whose lead is 1.
 --   16 rounds       A call removes at most 16 Clients that are overdue, which bounds the time of a call.
 --   8 Clients       A call reads what so many want of those that got less. If there are as many, they are taken to
 --                   want all that is open.
 --   1023            That many or more: the Client is taken to want all that is open.
 --   2048000         The fraction of "<id>!" in microseconds.
---   5 and 1250      A hold lasts 5 ms or the time of five permits, whichever is longer: lead permits take 250 ms.
+--   5 and 1250      A hold lasts 5 ms or the time of five permits, whichever is longer. Lead permits take 250 ms.
+--
 -- Needs: credit first free holds id lead rival t total. Sets: credit first held known open own rival slow unranked.
 local open, own, held, slow, known, unranked = max(0, min(free, credit + 1)), nil, 0, 0, nil, 0
 if rival then

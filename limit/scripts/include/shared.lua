@@ -10,8 +10,9 @@
 --   15, beyond 4    Each beyond the fourth adds up to 15 ms more.
 --   250             The longest lag, and the time of lead permits.
 --   5000            A queue asks again after five seconds at the latest, whatever the policies say.
---   8000            The set expires so many milliseconds after the last call: later than any call that is due, which
---                   is 5000, the lag and a late call of a second and more. So it is not deleted while a Client waits.
+--   8000            The set expires so many milliseconds after the last call. A call is due within 5000, the lag and
+--                   a second or more by which it is late. So the set stays while a Client waits.
+--
 -- A Client whose waiters want no more is due at once: the next call of a rival removes it.
 -- Needs: ahead clock granted held id known late lead missed next open own rest rival t total unranked. Sets: held lag.
 own = min(8796093022207, own + granted)
