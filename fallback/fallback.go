@@ -113,7 +113,8 @@ func (l *Limiter) Acquire(ctx context.Context, permits int64) (Source, error) {
 }
 
 // ask takes permits, or waits for them. An Answer without an error is complete, with its Receipt.
-func (l *Limiter) ask(ctx context.Context, permits int64, wait time.Duration) (a outage.Answer, from Source, err error) {
+func (l *Limiter) ask(ctx context.Context, permits int64, wait time.Duration) (a outage.Answer, from Source,
+	err error) {
 	switch {
 	case l.limiter == nil:
 		return a, 0, fmt.Errorf("%w: fallback: the limiter is nil", rratelimiter.ErrNoClient)

@@ -131,7 +131,7 @@ func TestServerInterceptors_HealthAndReflection_Pass(t *testing.T) {
 func TestStreamServerInterceptor_UncomparableContext_Passes(t *testing.T) {
 	type own struct {
 		context.Context
-		tenants map[string]bool
+		_ map[string]bool
 	}
 	grants := guardtest.Fake(func(context.Context, int64) (rratelimiter.Decision, error) {
 		return rratelimiter.Decision{Allowed: true}, nil

@@ -67,7 +67,8 @@ func TestClock_Before1970_TimeStandsStill(t *testing.T) {
 // TestRelease_ExpiredByThisClock_ChangesNothing: another clock may be behind this one.
 func TestRelease_ExpiredByThisClock_ChangesNothing(t *testing.T) {
 	for _, policy := range []Policy{
-		SlidingWindow{10, time.Second, 10}, SlidingLog{10, time.Second}, TokenBucket{10, 10, time.Second}, LeakyBucket{10, 10, time.Second},
+		SlidingWindow{10, time.Second, 10}, SlidingLog{10, time.Second}, TokenBucket{10, 10, time.Second},
+		LeakyBucket{10, 10, time.Second},
 	} {
 		f := newClocked(t)
 		f.back = true

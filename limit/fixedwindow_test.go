@@ -17,7 +17,8 @@ import (
 
 // windowsOfAnHour are a policy of each kind whose state is a number and an expiry. The clocks of the tests begin
 // within them.
-var windowsOfAnHour = []Policy{FixedWindow{10, time.Hour, false}, FixedWindow{10, time.Hour, true}, Calendar{10, Day, nil}}
+var windowsOfAnHour = []Policy{FixedWindow{10, time.Hour, false}, FixedWindow{10, time.Hour, true},
+	Calendar{10, Day, nil}}
 
 // counter returns the state of a window, "" and 0 without one.
 func (f *clocked) counter(l *Limiter) (text string, expiry time.Duration) {
@@ -114,7 +115,8 @@ func TestWindow_OtherPermits_CountWhatIsTaken(t *testing.T) {
 // TestWindow_LargeCounts_StayBelow2To53: of permits and of debts.
 func TestWindow_LargeCounts_StayBelow2To53(t *testing.T) {
 	const most = maxPermits
-	for _, p := range []Policy{FixedWindow{most, time.Hour, false}, FixedWindow{most, time.Hour, true}, Calendar{most, Day, nil}} {
+	for _, p := range []Policy{FixedWindow{most, time.Hour, false}, FixedWindow{most, time.Hour, true},
+		Calendar{most, Day, nil}} {
 		f := newClocked(t)
 		l := New(f.client, "name", p)
 		require.NoError(t, f.redis.Set(l.wire.keys[0], strconv.Itoa(most-3)))
@@ -142,7 +144,8 @@ func TestWindow_LargeCounts_StayBelow2To53(t *testing.T) {
 // TestWindow_ClocksOfClientsDiffer_WindowIsOne: the clock of Redis begins and ends it, whichever client begins.
 func TestWindow_ClocksOfClientsDiffer_WindowIsOne(t *testing.T) {
 	const ahead, behind = 70 * time.Minute, -70 * time.Minute
-	for _, p := range []Policy{FixedWindow{10, time.Minute, false}, FixedWindow{10, time.Minute, true}, Calendar{10, Day, nil}} {
+	for _, p := range []Policy{FixedWindow{10, time.Minute, false}, FixedWindow{10, time.Minute, true},
+		Calendar{10, Day, nil}} {
 		for _, offsets := range [][2]time.Duration{{ahead, behind}, {behind, ahead}, {0, ahead}, {25 * time.Hour, 0}} {
 			f := newClocked(t)
 			server := time.Date(2026, 3, 1, 0, 0, 30, 0, time.UTC)

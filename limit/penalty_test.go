@@ -220,7 +220,8 @@ func TestPenalty_SharedCall_CountsEachDenial(t *testing.T) {
 // TestPenalty_RandomCalls_MatchTheModel: beside each kind of policy, with all fields of a Decision.
 func TestPenalty_RandomCalls_MatchTheModel(t *testing.T) {
 	for i, one := range comparedPolicies {
-		p := withPenalty{one, Penalty{Denials: 1 + int64(i%4), Within: 3 * time.Second, For: 2 * time.Second, Renew: i%2 == 0}}
+		p := withPenalty{one, Penalty{Denials: 1 + int64(i%4), Within: 3 * time.Second, For: 2 * time.Second,
+			Renew: i%2 == 0}}
 		t.Run(fmt.Sprintf("%T%+v", p.Policy, p.Policy), func(t *testing.T) {
 			f := newClocked(t, rratelimiter.WithDenialCache(1<<62))
 			l := New(f.client, "name", p.Policy, p.penalty)

@@ -74,7 +74,8 @@ func TestPolicies_EachKind_IsRead(t *testing.T) {
 
 // TestPolicies_Descriptions_AreComplete: whatever the fields of a policy are, and none is valid without.
 func TestPolicies_Descriptions_AreComplete(t *testing.T) {
-	for _, p := range append(everyPolicy, Calendar{5, Year, place("Europe/Berlin")}, Pause{time.Hour}, Penalty{1, time.Minute, time.Hour, true},
+	for _, p := range append(everyPolicy, Calendar{5, Year, place("Europe/Berlin")}, Pause{time.Hour},
+		Penalty{1, time.Minute, time.Hour, true},
 		TokenBucket{1 << 53, 1, time.Second}, LeakyBucket{1, 1 << 53, time.Second}, Smooth{Permits: 1, Interval: time.Hour},
 		Smooth{Permits: 5, Interval: time.Hour, Burst: time.Millisecond, WarmUp: time.Second}) {
 		d, _ := policy.Of(p)

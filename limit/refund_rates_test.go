@@ -54,7 +54,8 @@ func TestRefund_RateLowered_ReturnsTheGrant(t *testing.T) {
 				text, err = f.redis.Get("{name}:leaky:1000")
 			}
 			require.NoError(t, err)
-			state, ok := TokenBucket{20, 1, time.Second}.read(policy.Content{Text: text, TTL: 20_000, Now: time.UnixMicro(f.now)})
+			state, ok := TokenBucket{20, 1, time.Second}.read(policy.Content{Text: text, TTL: 20_000,
+				Now: time.UnixMicro(f.now)})
 			assert.True(t, ok, text)
 			assert.EqualValues(t, 19, state.Taken, text)
 			assert.EqualValues(t, 11, f.refund(slow, of, 10).Remaining, "5 are refilled, and 4 taken")

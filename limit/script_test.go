@@ -60,7 +60,8 @@ func limitersToAssemble(f *clocked) map[string]*Limiter {
 // TestScripts_Assembled_AreGolden: testdata/scripts shows what Redis runs. Write it with -update.
 func TestScripts_Assembled_AreGolden(t *testing.T) {
 	for name, l := range limitersToAssemble(newClocked(t)) {
-		several := []string{"tokenbucket+fixedwindow", "fixedwindow+redisson+tokenbucket", "fixedwindow+pause", "fixedwindow+penalty"}
+		several := []string{"tokenbucket+fixedwindow", "fixedwindow+redisson+tokenbucket", "fixedwindow+pause",
+			"fixedwindow+penalty"}
 		if !slices.Contains(several, name) && (strings.Contains(name, "+") || name == "redisson") {
 			continue // these scripts of several policies are enough to read
 		}

@@ -48,7 +48,8 @@ func TestPolicies_ForeignState_IsAStateError(t *testing.T) {
 		"a 1 2 3 1 " + long, "a 1 2 3 1 4 " + long, "a 1 2 3 1 4 5 " + long,
 		long, "a 1 99999999999999999 3 1", "a 1 2 99999999999999999 1", "a 9999999999999999999 2 3 1",
 	}
-	windows := []string{"", "x", "1 2", "a 1 2", "-1", "+1", "1.5", "1.0", "1e3", "0x10", " 1", "1 ", "01", "00", "nan", "inf",
+	windows := []string{"", "x", "1 2", "a 1 2", "-1", "+1", "1.5", "1.0", "1e3", "0x10", " 1",
+		"1 ", "01", "00", "nan", "inf",
 		"99999999999999999", long}
 	for _, test := range []struct {
 		policy Policy

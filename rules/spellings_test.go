@@ -28,7 +28,8 @@ rules:
   - {name: tenants, match: {headers: {X-Tenant: "*"}}, key: header:X-Tenant, limits: 9/m, overrides: [{key: gold, unlimited: true}]}
   - {name: anonymous, key: ip, limits: 1/m}`,
 			[]call{
-				{"GET /", h("X-Tenant", "a", "Connection", "x-tenant"), bad}, {"GET /", h("X-Tenant", "a", "Connection", "close, X-Tenant"), bad},
+				{"GET /", h("X-Tenant", "a", "Connection", "x-tenant"), bad},
+				{"GET /", h("X-Tenant", "a", "Connection", "close, X-Tenant"), bad},
 				{"GET /", h("X-Tenant", "gold", "Connection", "close", "Connection", "\tX-TENANT"), bad},
 				{"GET /", h("X_Tenant", "gold"), bad}, {"GET /", h("X-Tenant", "gold", "Connection", "X-Ten"), good},
 			}},
@@ -74,7 +75,8 @@ func TestMiddleware_ReverseProxy_PassesNoMoreThanTheRules(t *testing.T) {
 		for _, option := range []string{"", "%s", "close, %s", "close\r\nConnection: %s", "%s;q=1", "Upgrade, %s"} {
 			guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
 				anonymous := 0
-				proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(&url.URL{Scheme: "http", Host: "up"}) },
+				up := &url.URL{Scheme: "http", Host: "up"}
+				proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(up) },
 					Transport: upstream(func(r *http.Request) {
 						if r.Header.Get(field) == "" {
 							anonymous++
@@ -103,7 +105,8 @@ type upstream func(*http.Request)
 
 func (u upstream) RoundTrip(r *http.Request) (*http.Response, error) {
 	u(r)
-	return &http.Response{StatusCode: http.StatusOK, Header: make(http.Header), Body: io.NopCloser(strings.NewReader(""))}, nil
+	return &http.Response{StatusCode: http.StatusOK, Header: make(http.Header),
+		Body: io.NopCloser(strings.NewReader(""))}, nil
 }
 
 // TestMiddleware_Trailer_GetsNoMore: a server may have the fields of a trailer among the others.
@@ -125,8 +128,10 @@ rules:
   - {name: a, key: query:token, limits: 1/h, overrides: [{key: REAL, ban: true}, {key: gold, unlimited: true}]}`
 	decisions(t, map[string]decisionTest{
 		"in a query": {query, []call{
-			{"GET /?token=x#1", nil, bad}, {"GET /?token=x#2", nil, bad}, {"GET /?token=REAL#", nil, bad}, {"GET /?token=gold#", nil, bad},
-			{"GET /?x=1#&token=x", nil, bad}, {"GET /#?token=x", nil, bad}, {"GET /?token=x%23", nil, good}, {"GET /?token=REAL", nil, no},
+			{"GET /?token=x#1", nil, bad}, {"GET /?token=x#2", nil, bad}, {"GET /?token=REAL#", nil, bad},
+			{"GET /?token=gold#", nil, bad},
+			{"GET /?x=1#&token=x", nil, bad}, {"GET /#?token=x", nil, bad}, {"GET /?token=x%23", nil, good},
+			{"GET /?token=REAL", nil, no},
 		}},
 		"whatever on_invalid says": {"on_invalid: on_failure\ndefaults: {on_failure: open}" + query, []call{
 			{"GET /?token=REAL#1", nil, bad}, {"GET /", nil, good},
@@ -139,7 +144,8 @@ rules:
 	})
 	guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
 		h := parsed(t, query).ForwardAuth(client)
-		for target, want := range map[string]int{"/?token=x#1": bad, "/#?token=x": bad, "/?token=REAL#": bad, "/?token=REAL": no,
+		for target, want := range map[string]int{"/?token=x#1": bad, "/#?token=x": bad, "/?token=REAL#": bad,
+			"/?token=REAL": no,
 			"/?token=x%23": good, "http://a/?token=x#1": bad} {
 			assert.Equal(t, want, asked(h, "", "X-Forwarded-Host: a; X-Forwarded-Uri: "+target).Code, target)
 		}
@@ -195,7 +201,8 @@ func TestMiddleware_CookieSpellings_GetNoMore(t *testing.T) {
 		"overrides": {"rules: [{name: a, key: cookie:user_id, limits: 1/h, overrides: [{key: 's%3Agone', ban: true}, {key: gold, unlimited: true}]}]",
 			[]call{
 				{"GET /", []string{"Cookie", "user_id=s%3Agone"}, no}, {"GET /", []string{"Cookie", "user_id=s:gone"}, no},
-				{"GET /", []string{"Cookie", "user_id=s%3agon%65"}, no}, {"GET /", []string{"Cookie", "user.id=s:gone; user_id=x"}, bad},
+				{"GET /", []string{"Cookie", "user_id=s%3agon%65"}, no},
+				{"GET /", []string{"Cookie", "user.id=s:gone; user_id=x"}, bad},
 				{"GET /", []string{"Cookie", "user_id=g%6fld"}, good}, {"GET /", []string{"Cookie", "user_id=g%6fld"}, many},
 				{"GET /", []string{"Cookie", "user_id=gold"}, good}, {"GET /", []string{"Cookie", "user_id=gold"}, good},
 			}},
@@ -206,7 +213,8 @@ func TestMiddleware_CookieSpellings_GetNoMore(t *testing.T) {
 func TestMiddleware_QuerySpellings_GetNoMore(t *testing.T) {
 	for query, want := range map[string]int{
 		"api_key=abc": many, "api_key=%61bc": many, "%61pi_key=abc": many, "api_key=x&api_key=abc": bad, "api_key=x;api_key=abc": bad,
-		"api_key=x&api.key=abc": bad, "api_key=x&api+key=abc": bad, "api_key=x&%20api_key=abc": bad, "api_key=x&api_key[]=abc": bad,
+		"api_key=x&api.key=abc": bad, "api_key=x&api+key=abc": bad, "api_key=x&%20api_key=abc": bad,
+		"api_key=x&api_key[]=abc":  bad,
 		"api_key=x&api_key%00=abc": bad, "api_key=x&api[key=abc": bad, "api_key=x&api_key=abc%": bad, "api_key=x&api_key": bad,
 		"api_key=x&API_KEY=abc": good, "api_key=x&my_api_key=abc": good, "api_key=x&y=%zz": good, "api_key=x&%zz=y": good,
 	} {

@@ -327,7 +327,7 @@ func (d *Decided) settle(cost int64) error {
 	for {
 		before := d.finalCost.Load()
 		if before == handlerReturned {
-			return errors.New("Settle after the handler has returned")
+			return errors.New("a final cost was set by Settle after the handler has returned")
 		}
 		if d.finalCost.CompareAndSwap(before, cost) {
 			return nil

@@ -54,6 +54,7 @@ func New(deadline time.Duration, changed Changed) *Guard {
 // SetDeadline sets the deadline of calls and probes.
 func (g *Guard) SetDeadline(d time.Duration) { g.deadlines.Store(int64(d)) }
 
+// Deadline returns the deadline of calls and probes.
 func (g *Guard) Deadline() time.Duration { return time.Duration(g.deadlines.Load()) }
 
 // Request is a request for permits of a limiter.

@@ -263,7 +263,7 @@ func TestServerInterceptors_Refund_KnowsErrorsOfContexts(t *testing.T) {
 func TestServerInterceptors_UncomparableContext_Passes(t *testing.T) {
 	type own struct {
 		context.Context
-		tenants map[string]bool
+		_ map[string]bool
 	}
 	for _, file := range []string{
 		"rules: []", "rules: [{name: a, match: {grpc: '*'}, key: all, limits: 2/m}]",

@@ -19,7 +19,8 @@ func TestHeaderStyles_AreAllOfHTTPLimit(t *testing.T) {
 		assert.NotEmpty(t, names[style], "style %d", style)
 		assert.NotPanics(t, func() { httplimit.Headers(style) })
 	}
-	assert.Panics(t, func() { httplimit.Headers(httplimit.HeaderStyle(len(headerStyles))) }, "a style without a name in files")
+	assert.Panics(t, func() { httplimit.Headers(httplimit.HeaderStyle(len(headerStyles))) },
+		"a style without a name in files")
 	file := parsed(t, "rules: [{name: a, key: ip, limits: 1/s, headers: none}]")
 	assert.Equal(t, headerStyle(httplimit.NoHeaders)+1, file.rules[0].settings.Headers)
 }

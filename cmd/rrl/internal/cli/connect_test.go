@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -145,7 +146,7 @@ func TestCluster_MasterIsDown_OthersAreShown(t *testing.T) {
 		byNode[n.addr] = append(byNode[n.addr], name)
 	}
 	require.Len(t, byNode, 3)
-	gone, there := byNode[nodes[2].addr], append(byNode[nodes[0].addr], byNode[nodes[1].addr]...)
+	gone, there := byNode[nodes[2].addr], slices.Concat(byNode[nodes[0].addr], byNode[nodes[1].addr])
 	args := func(command ...string) []string { return append(command, "--redis", nodes[0].url(), "--timeout", "1s") }
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

@@ -90,7 +90,8 @@ func drawn(v *View, width, height int) string {
 func TestView_VanishedPolicy_ShowsNothingTaken(t *testing.T) {
 	v := view()
 	now := v.last.Add(time.Second)
-	v.Add([]Sample{{Time: now, Name: "gone", Kind: "sliding_log/1s", Limit: 5, Taken: number(2), id: "gone sliding_log/1s"}})
+	v.Add([]Sample{{Time: now, Name: "gone", Kind: "sliding_log/1s", Limit: 5, Taken: number(2),
+		id: "gone sliding_log/1s"}})
 	require.Len(t, v.series, 4)
 	require.Equal(t, "sliding_log/1s", v.series[3].sample.Kind)
 	require.Zero(t, *v.series[2].sample.Taken)
