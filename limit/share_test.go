@@ -218,7 +218,7 @@ func TestAcquire_ManyClientsWait_ShareCalls(t *testing.T) {
 				return New(c, "x", shareTests[name].policies...)
 			}, slices.Repeat([]site{{callers: 2}}, 50)...)
 			assert.LessOrEqual(t, got.calls, 15*got.sum(), name)
-			assert.GreaterOrEqual(t, slices.Min(got.permits), int64(5), "%s: %v", name, got.permits)
+			assert.GreaterOrEqual(t, slices.Min(got.permits), got.sum()/200, "%s: %v", name, got.permits) // 8 in the mean
 			assert.GreaterOrEqual(t, got.sum(), int64(388), name)
 		})
 	}

@@ -143,7 +143,7 @@ func TestPolicies_Texts_AreRead(t *testing.T) {
 		{"bucket:1000", "e 1699999999000000 4 0 2", half, false},
 		{"bucket:1000", "e 1699999999000000 4 0 2 99999999999999999999", half, false},
 		{"leaky:1000", "e 1699999999000000 4 0 2 1 99999999999999999999 3", policy.State{}, true},
-		{"bucket:1000", "e 1699999999000000 4 0 2 1 2", policy.State{}, true},
+		{"bucket:1000", "e 1699999999000000 4 0 2 1 2 3", policy.State{}, true},
 		{"bucket:1000", "e 1699999999000000 4 0 2 x", policy.State{}, true},
 		{"smooth:1000", "e 1.5 1699999999000000 3000000 10:1", policy.State{Busy: 2 * second, Ends: second}, false},
 		{"smooth:1000", "e 1e+30 1699999999000000 0 10:1", policy.State{Ends: second}, false},

@@ -52,8 +52,8 @@ logs the error and keeps the old rules.
 
 It starts also while Redis cannot be reached, and ends with exit code 2 if Redis rejects it.
 SIGTERM and SIGINT end it with exit code 0: its health reports the shutdown first, after --drain it
-takes no more requests, and those under way have five seconds. SIGHUP rereads all files. The log goes to
-the standard error, as JSON with -o json. Both addresses are for proxies only.`,
+takes no more requests, and those under way have five seconds. SIGHUP rereads all files.
+The log goes to the standard error, as JSON with -o json. Both addresses are for proxies only.`,
 		Example: `  rrl serve /etc/rls --redis redis://redis:6379 --drain 5s
   rrl serve limits.yaml --grpc unix:/run/rls/rrl.sock --http ""
   rrl serve --rules rules.yaml`,
