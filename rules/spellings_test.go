@@ -212,10 +212,12 @@ func TestMiddleware_CookieSpellings_GetNoMore(t *testing.T) {
 // TestMiddleware_QuerySpellings_GetNoMore: PHP and others read other names as that of the parameter.
 func TestMiddleware_QuerySpellings_GetNoMore(t *testing.T) {
 	for query, want := range map[string]int{
-		"api_key=abc": many, "api_key=%61bc": many, "%61pi_key=abc": many, "api_key=x&api_key=abc": bad, "api_key=x;api_key=abc": bad,
+		"api_key=abc": many, "api_key=%61bc": many, "%61pi_key=abc": many, "api_key=x&api_key=abc": bad,
+		"api_key=x;api_key=abc": bad,
 		"api_key=x&api.key=abc": bad, "api_key=x&api+key=abc": bad, "api_key=x&%20api_key=abc": bad,
 		"api_key=x&api_key[]=abc":  bad,
-		"api_key=x&api_key%00=abc": bad, "api_key=x&api[key=abc": bad, "api_key=x&api_key=abc%": bad, "api_key=x&api_key": bad,
+		"api_key=x&api_key%00=abc": bad, "api_key=x&api[key=abc": bad, "api_key=x&api_key=abc%": bad,
+		"api_key=x&api_key":     bad,
 		"api_key=x&API_KEY=abc": good, "api_key=x&my_api_key=abc": good, "api_key=x&y=%zz": good, "api_key=x&%zz=y": good,
 	} {
 		guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {

@@ -68,7 +68,8 @@ func NewLimiter(name string, found *inspect.Found, given []names.Given, findings
 			continue
 		}
 		line := policy{Kind: p.Stored.String(), Key: names.Name(p.Key), Ends: p.Ends, About: p.About, TTL: p.TTL,
-			Stored: p.Text, Wrong: p.Wrong, Returns: p.Returns, Places: p.Places[:min(len(p.Places), mostPlaces)], held: p.Stored.Held()}
+			Stored: p.Text, Wrong: p.Wrong, Returns: p.Returns, Places: p.Places[:min(len(p.Places), mostPlaces)],
+			held: p.Stored.Held()}
 		switch {
 		case p.Stored.OnCredit():
 			line.Busy = &p.Busy
