@@ -18,7 +18,7 @@ import (
 )
 
 // TestAcquire_OneClientIsFar_SharesAreEqual: thirty callers of each of two Clients wait for 40 permits a second,
-// or 1000, without contexts and with contexts of 2 s. The link of one has a round trip of 6 or 20 ms.
+// without contexts and with contexts of 2 s. The link of one has a round trip of 6 or 20 ms.
 func TestAcquire_OneClientIsFar_SharesAreEqual(t *testing.T) {
 	server := servers.Single(t)
 	for _, far := range []int{3, 10} {
@@ -36,7 +36,7 @@ func TestAcquire_OneClientIsFar_SharesAreEqual(t *testing.T) {
 			limit.SlidingLog{Permits: 20, Interval: 500 * time.Millisecond},
 			limit.SlidingWindow{Permits: 20, Interval: 500 * time.Millisecond},
 			limit.TokenBucket{Capacity: 1, Refill: 40, Interval: time.Second},
-			limit.LeakyBucket{Capacity: 1, Leak: 1000, Interval: time.Second},
+			limit.LeakyBucket{Capacity: 10, Leak: 40, Interval: time.Second},
 			limit.Smooth{Permits: 40, Interval: time.Second, Burst: time.Millisecond},
 		} {
 			for _, within := range []time.Duration{0, 2 * time.Second} {

@@ -126,13 +126,15 @@ func TestPolicies_DocumentedRights_AreEnough(t *testing.T) {
 			s.do(t, "PERSIST", key) // as another program may
 		}
 		refused = limited(t, calls["a denial"](t.Context()), "") || refused
+		at := s.now // leases end and places return after this function has returned, when the clock is another test's
 		if _, held := policy.(limit.InFlight); held {
 			s.do(t, "FLUSHALL")
+			holding := limit.New(s.allowed(t, append(slices.Clone(always), commands...),
+				rratelimiter.WithClock(func() time.Time { return at })), "name", all...)
 			var taken limit.Taken
-			refused = limited(t, redistest.Err(taken.Take(t.Context(), 1, limit.New(weak, "name", all...))), "") || refused
+			refused = limited(t, redistest.Err(taken.Take(t.Context(), 1, holding)), "") || refused
 			refused = limited(t, taken.Settle(t.Context(), 1), "") || refused
 		}
-		at := s.now // leases end after this function has returned, when the clock is another test's
 		leasing := s.allowed(t, append(slices.Clone(always), commands...), rratelimiter.WithLease(time.Second),
 			rratelimiter.WithClock(func() time.Time { return at }))
 		many := policy
