@@ -122,13 +122,24 @@ func BenchmarkNames(b *testing.B) {
 		l.warmup = 0 // most calls are the first of their name
 		compare(b, l, ours, script, emptyScript)
 	})
-	keys := append([]string{"FixedWindow", "FixedWindow+flushdelay", "TokenBucket"}, fastest...)
+	keys := append([]string{"FixedWindow", "FixedWindow+flushdelay", "TokenBucket", "rueidislimiter"}, fastest...)
 	b.Run("names=1000000/callers=256", func(b *testing.B) { compare(b, grantingNames(256, 1_000_000), keys...) })
 	b.Run("names=100000/pick=zipf/callers=256", func(b *testing.B) {
 		l := grantingNames(256, 100_000)
 		l.zipf = true
 		compare(b, l, keys...)
 	})
+}
+
+// BenchmarkDeadlines is BenchmarkNames with a context of its own for each call, which has a deadline.
+func BenchmarkDeadlines(b *testing.B) {
+	for _, callers := range []int{256, 2048} {
+		b.Run(fmt.Sprintf("names=10000/callers=%d", callers), func(b *testing.B) {
+			l := grantingNames(callers, 10_000)
+			l.context = deadline
+			compare(b, l, append(settings("rueidislimiter"), "FixedWindow", "FixedWindow+flushdelay", "ulule+8pipelines")...)
+		})
+	}
 }
 
 // BenchmarkCluster is BenchmarkNames on a cluster of three masters.

@@ -23,7 +23,7 @@ const emptyScript = "empty-script" // a script that returns 1: less than a limit
 
 // libraries lists all libraries: this one, Redisson, the others in their default and in their faster
 // settings, and the baselines.
-var libraries = slices.Concat(ourLibraries, policyLibraries, redissonLibraries, peers, []library{
+var libraries = slices.Concat(ourLibraries, policyLibraries, redissonLibraries, peers, middlewares, []library{
 	{key: emptyScript, open: openEmpty},
 	{key: "x-time-rate", open: openXTime},
 })

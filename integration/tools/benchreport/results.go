@@ -149,9 +149,10 @@ func (r *results) ratio(table, row, to, unit string) spread {
 
 // groups are the rows that a floor can name together: the best of them in its unit counts.
 var groups = map[string][]string{
-	"go":      {"rueidislimiter", "redis_rate", "throttled", "go-redisstore", "ulule"},
-	"windows": {"rueidislimiter", "go-redisstore", "ulule"},
-	"buckets": {"redis_rate", "throttled"},
+	"go":          {"rueidislimiter", "redis_rate", "throttled", "go-redisstore", "ulule"},
+	"windows":     {"rueidislimiter", "go-redisstore", "ulule"},
+	"buckets":     {"redis_rate", "throttled"},
+	"middlewares": {"ulule-stdlib", "redis_rate-handler"},
 }
 
 // prompt ends the name of a group without the settings in which a call waits for others.

@@ -25,6 +25,7 @@ var columns = []struct {
 	{"of-bound", "of the bound", short}, {"calls/grant", "script calls per granted permit", short},
 	{"overtaken", "overtaken", short}, {"unserved", "not served at all", short},
 	{"server-sec", "server time", seconds}, {"script-server-sec", "of Redisson's script", seconds},
+	{"rueidislimiter-server-sec", "of rueidislimiter's", seconds}, {"x-rueidislimiter", "ratio", short},
 	{"x-script", "ratio", short}, {"longest-sec", "longest call", seconds}, {"calls", "calls until all are free", short},
 	{"share", "share of the rate", short}, {"fewest", "the fewest of a Client", short}, {"most", "the most", short},
 	{"B/grant", "bytes per grant", short},
