@@ -22,7 +22,7 @@ type plan struct {
 	most    int64          // permits that can be granted at once, by the policies
 	script  *redisx.Script // takes permits
 	waits   *redisx.Script // takes permits for callers that wait
-	lead    int64          // see scripts/include/share.lua
+	lead    int64          // see internal/include/share.lua
 	timed   bool           // the scripts read the time
 	epochs  bool           // the scripts that take permits read an epoch
 	expires bool           // a key may lack an expiry, which another program may have left so

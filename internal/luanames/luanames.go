@@ -73,7 +73,7 @@ type Part struct {
 func Header(source string) Part {
 	var comment strings.Builder
 	for line := range strings.Lines(source) {
-		text, ok := strings.CutPrefix(line, "-- ")
+		text, ok := strings.CutPrefix(line, "--")
 		if !ok {
 			break
 		}

@@ -88,7 +88,7 @@
 --          the ID of the queue.
 --          the milliseconds by which its calls may be late.
 --          the permits of its waiters that are not in the call.
---          lead, see scripts/include/share.lua.
+--          lead, see internal/include/share.lua.
 --
 -- If all was granted and flags has no d, replies the text of the policy, or {text, text, ...} of
 -- several. That of a window is the number of taken permits. If none was granted for now, and there are
@@ -108,10 +108,12 @@
 -- several keys, it replies {3, policy, key, field, text}. If the policy has no rate, it replies {2,
 -- policy}. The policy is unchanged then.
 local backdate = tonumber(ARGV[@last + 3] or '')
+--@waiting local waiters, id, late = KEYS[@waiters], ARGV[@last + 6], ARGV[@last + 7] + 0
+--@waiting local rest, lead = ARGV[@last + 8] + 0, ARGV[@last + 9] + 0
 --@waiting include rivals
 --@once function
 --@waiting if rival then -- whose callers have waited, if these have not
---@waiting   backdate = max(backdate, 10000)
+--@waiting   backdate, millis = max(backdate, 10000), floor(now / 1000)
 --@waiting end
 --@each read
 --@each again

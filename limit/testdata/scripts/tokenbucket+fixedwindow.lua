@@ -201,10 +201,11 @@ now = max(0, now)
 local floor = math.floor
 local millis = floor(now / 1000)
 local backdate = tonumber(ARGV[8 + 3] or '')
-local id, late, rest, lead = ARGV[8 + 6], ARGV[8 + 7] + 0, ARGV[8 + 8] + 0, ARGV[8 + 9] + 0
-local clock = 'the most advanced clock of the Clients whose callers wait for the limiter'
 local KEYS = KEYS
-local waiters, t = KEYS[3], redis.pcall('TIME')
+local waiters, id, late = KEYS[3], ARGV[8 + 6], ARGV[8 + 7] + 0
+local rest, lead = ARGV[8 + 8] + 0, ARGV[8 + 9] + 0
+local clock = 'the most advanced clock of the Clients whose callers wait for the limiter'
+local t = redis.pcall('TIME')
 local first = t[1] and redis.pcall('ZRANGEBYSCORE', waiters, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 2) or {}
 local rival, server, ahead, moved = first[1] ~= id and first[1] or first[3], now, nil, 0
 if t[1] then
@@ -215,10 +216,10 @@ if rival then
   local latest = call('ZSCORE', waiters, clock)
   moved = latest and max(0, -latest - 4e15 + server - now) or 0
   now = now + moved
-  millis, ahead = floor(now / 1000), moved == 0 and 4e15 + now - server
+  ahead = moved == 0 and 4e15 + now - server
 end
 if rival then -- whose callers have waited, if these have not
-  backdate = max(backdate, 10000)
+  backdate, millis = max(backdate, 10000), floor(now / 1000)
 end
 local most1, refill1, interval1 = ARGV[4] + 0, ARGV[5] + 0, ARGV[6] + 0
 local at1, missing1, refunded1, extra1, early1, epoch1, other1 = now, 0, 0, 0, 0, false, false

@@ -1,7 +1,7 @@
 -- Reads the Clients whose callers wait for the same limiter, and whether the calling Client has rivals: others of
 -- them. share.lua decides by them what the Client may take, and shared.lua writes what it got.
 --
--- KEYS[@waiters] is a sorted set. Each Client has two members, named by the ID of its queue:
+-- The key in waiters is a sorted set. Each Client has two members, named by the ID of its queue:
 --   "<id>"   A score from 0 on. Its whole part counts the permits that the waiters of the Client got: only the
 --            differences between Clients matter. Its fraction is the number of permits that they still want, in
 --            units of 1/1024. 1023 stands for 1023 and more.
@@ -22,10 +22,10 @@
 --
 -- All waiters are dated by the most advanced clock. Otherwise a bucket that a Client has dated grants nothing to
 -- those behind until their clocks have caught up.
--- Sets: ahead clock first id late lead moved now millis rest rival t waiters.
-local id, late, rest, lead = ARGV[@last + 6], ARGV[@last + 7] + 0, ARGV[@last + 8] + 0, ARGV[@last + 9] + 0
+-- Now is in microseconds.
+-- Needs: id now waiters. Sets: ahead clock first moved now rival t.
 local clock = 'the most advanced clock of the Clients whose callers wait for the limiter'
-local waiters, t = KEYS[@waiters], redis.pcall('TIME')
+local t = redis.pcall('TIME')
 local first = t[1] and redis.pcall('ZRANGEBYSCORE', waiters, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 2) or {}
 local rival, server, ahead, moved = first[1] ~= id and first[1] or first[3], now, nil, 0
 if t[1] then
@@ -36,5 +36,5 @@ if rival then
   local latest = call('ZSCORE', waiters, clock)
   moved = latest and max(0, -latest - 4e15 + server - now) or 0
   now = now + moved
-  millis, ahead = floor(now / 1000), moved == 0 and 4e15 + now - server
+  ahead = moved == 0 and 4e15 + now - server
 end

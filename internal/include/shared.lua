@@ -14,7 +14,8 @@
 --                   a second or more by which it is late. So the set stays while a Client waits.
 --
 -- A Client whose waiters want no more is due at once: the next call of a rival removes it.
--- Needs: ahead clock granted held id known late lead missed next open own rest rival t total unranked. Sets: held lag.
+-- Needs: ahead clock granted held id known late lead next open own rest rival t total unranked waiters.
+-- Sets: held lag.
 own = min(8796093022207, own + granted)
 local due, wants, lag = t, min(1023, total + rest - granted), 0
 if granted < total and open > granted and held > 0 then

@@ -22,7 +22,7 @@
 --   2048000         The fraction of "<id>!" in microseconds.
 --   5 and 1250      A hold lasts 5 ms or the time of five permits, whichever is longer. Lead permits take 250 ms.
 --
--- Needs: credit first free holds id lead rival t total. Sets: credit first held known open own rival slow unranked.
+-- Needs: credit first free holds id lead rival t total waiters. Sets: credit first held known open own rival slow unranked.
 local open, own, held, slow, known, unranked = max(0, min(free, credit + 1)), nil, 0, 0, nil, 0
 if rival then
   known = first[1] == id and first[2] or first[3] == id and first[4] or call('ZSCORE', waiters, id)
