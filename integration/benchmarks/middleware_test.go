@@ -35,7 +35,7 @@ func BenchmarkMiddleware(b *testing.B) {
 // middlewares are the middlewares of this library and of ulule, and a handler with redis_rate.
 var middlewares = []library{
 	{key: "httplimit", open: openHTTPLimit(rueidis.ClientOption{})},
-	{key: "httplimit+flushdelay", open: openHTTPLimit(rueidis.ClientOption{MaxFlushDelay: rueidisDelay})},
+	{key: "httplimit+flushdelay", open: openHTTPLimit(rueidis.ClientOption{MaxFlushDelay: flushDelay})},
 	{key: "httplimit+xratelimit", open: openHTTPLimit(rueidis.ClientOption{}, httplimit.Headers(httplimit.XRateLimit))},
 	{key: "ulule-stdlib", open: openStdlib(plain)},
 	{key: "ulule-stdlib+autopipeline", open: openStdlib(onePipeline)},

@@ -19,7 +19,7 @@ const ours = "rratelimiter"
 var ourLibraries = []library{
 	{ours, true, openOurs()},
 	{ours + "+flushdelay", true, func(b testing.TB, _ *server, l load) session {
-		redis := dialWith(b, rueidis.ClientOption{InitAddress: []string{l.addr}, MaxFlushDelay: rueidisDelay})
+		redis := dialWith(b, rueidis.ClientOption{InitAddress: []string{l.addr}, MaxFlushDelay: flushDelay})
 		return ourSession(b, redis, rratelimiter.New(redis), l)
 	}},
 	{ours + "+denialcache", true, openOurs(rratelimiter.WithDenialCache(time.Minute))},
@@ -118,7 +118,7 @@ func openPolicies(of ...policies.Policy) func(b testing.TB, _ *server, l load) s
 
 // openDelayed is openPolicies with a flush delay.
 func openDelayed(of ...policies.Policy) func(b testing.TB, _ *server, l load) session {
-	return openWith(rueidisDelay, of...)
+	return openWith(flushDelay, of...)
 }
 
 func openWith(delay time.Duration, of ...policies.Policy) func(b testing.TB, _ *server, l load) session {
