@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/internal/gate"
 	"github.com/rratelimiter/rratelimiter/internal/outage"
 	"github.com/rratelimiter/rratelimiter/internal/receipt"
 	"github.com/rratelimiter/rratelimiter/limit"
@@ -65,14 +65,14 @@ var ErrClosed = errors.New("fallback: Redis did not decide, so the permits are r
 // With [limit.Local], a *[rratelimiter.Limiter] needs an InitialRate, and New panics without one. It
 // panics too if the client, the name or a policy of the limiter is invalid.
 func New(limiter limit.Joinable, options ...Option) *Limiter {
-	s := settings{guard.NewSettings()}
+	s := settings{gate.NewSettings()}
 	for _, option := range options {
 		if option != nil {
 			option(&s)
 		}
 	}
-	guard.MustCheck("fallback: New", limiter)
-	guard.MustShare("fallback: New", s.Mode, limiter) // also of a type of your own
+	gate.MustCheck("fallback: New", limiter)
+	gate.MustShare("fallback: New", s.Mode, limiter) // also of a type of your own
 	return &Limiter{s.OpenGuard(), s.Mode, limiter}
 }
 

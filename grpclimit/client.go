@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
-	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/internal/gate"
 )
 
 // ErrNotSent is returned when a client's interceptor does not send a call. Either no permit was
@@ -33,7 +33,7 @@ var ErrNotSent = errors.New("grpclimit: the call was not sent")
 // policy are one call, and take permits once.
 //
 // A status ResourceExhausted or Unavailable with a RetryInfo pauses the limiter's name, as a response pauses
-// it in [httplimit.Transport]; [PauseOn] chooses other statuses. The caller gets the status unchanged.
+// it in httplimit.Transport; [PauseOn] chooses other statuses. The caller gets the status unchanged.
 //
 // A permit of a [limit.InFlight] is held until the call has ended, that of a stream until its end was
 // received or its context has ended.
@@ -101,8 +101,8 @@ func StreamClientInterceptor(choose func(context.Context, Call) (Limiter, error)
 // clientStream is a stream of a client whose status may pause its limiter. Header returns no status.
 type clientStream struct {
 	grpc.ClientStream
-	gate    *gate
-	decided *guard.Decided // nil if nothing limits the stream
+	gate    *interceptor
+	decided *gate.Decided // nil if nothing limits the stream
 	follows sync.Once
 }
 
@@ -121,12 +121,12 @@ func (s *clientStream) RecvMsg(m any) error {
 	return err
 }
 
-// FollowQuota has a client's interceptor follow the provider's own count, as [httplimit.FollowQuota] does.
+// FollowQuota has a client's interceptor follow the provider's own count, as httplimit.FollowQuota does.
 // It reads the metadata of a call's header and trailer, such as x-ratelimit-remaining of Envoy.
-func FollowQuota(kinds ...string) Option { return common(guard.FollowQuota(kinds)) }
+func FollowQuota(kinds ...string) Option { return common(gate.FollowQuota(kinds)) }
 
 // follow drains the limiter of a call to what metadata says is left of the quota.
-func (g *gate) follow(d *guard.Decided, all ...metadata.MD) {
+func (g *interceptor) follow(d *gate.Decided, all ...metadata.MD) {
 	if !g.Follows {
 		return
 	}
@@ -146,7 +146,7 @@ func outgoing(ctx context.Context, method string, message any, cc *grpc.ClientCo
 }
 
 // acquire waits until a call may be sent. It returns nil if nothing limits the call.
-func (g *gate) acquire(c call) (*guard.Decided, error) {
+func (g *interceptor) acquire(c call) (*gate.Decided, error) {
 	d := g.Decide(c.Context, c)
 	if d != nil && !d.Passes() {
 		return nil, &notSent{d.NotSent(ErrNotSent), status.FromProto(newStatus(c.Context, d, d.RetryAfter()))}
@@ -196,7 +196,7 @@ func RetryInfo(of ...codes.Code) func(*status.Status) (time.Duration, bool) {
 }
 
 // pauseFor pauses the limiter of a call if the status of the server asks for it.
-func (g *gate) pauseFor(d *guard.Decided, err error) {
+func (g *interceptor) pauseFor(d *gate.Decided, err error) {
 	if err == nil || d == nil || d.Request.Limiter == nil || errors.Is(err, ErrNotSent) {
 		return
 	}

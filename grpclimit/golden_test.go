@@ -16,8 +16,8 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/grpclimit"
+	"github.com/rratelimiter/rratelimiter/internal/gate/gatetest"
 	"github.com/rratelimiter/rratelimiter/internal/golden"
-	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
@@ -53,7 +53,7 @@ func documented(f *redistest.Fixture, client *rratelimiter.Client) map[string]te
 	serve("named", each("named", limit.Named("pages per day", limit.Calendar{Permits: 50, Unit: limit.Day})))
 	serve("closed", grpclimit.All(down{}))
 	serve("open", grpclimit.All(down{}), grpclimit.OnFailure(limit.Open))
-	ten := guardtest.Known{Limiter: down{}, Of: []limit.Policy{limit.FixedWindow{Permits: 10, Interval: time.Minute}}}
+	ten := gatetest.Known{Limiter: down{}, Of: []limit.Policy{limit.FixedWindow{Permits: 10, Interval: time.Minute}}}
 	serve("local", grpclimit.All(ten), grpclimit.OnFailure(limit.Local(0.1)))
 	serve("keyed", grpclimit.Each(client, "keyed", grpclimit.ByMetadata("tenant"), second))
 	serve("unknown", func(context.Context, grpclimit.Call) (grpclimit.Limiter, error) {
@@ -66,7 +66,7 @@ var block = regexp.MustCompile("(?s)```text\n-> (\\w+), cost (\\d+)\n.*?```\n")
 
 // The page shows the calls in their order.
 func TestPage_Calls_AreAnsweredAsDocumented(t *testing.T) {
-	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+	gatetest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		servers := documented(f, client)
 		blocks := golden.Blocks(t, page, block, func(parts []string) string {
 			cost, err := strconv.Atoi(parts[2])
@@ -79,6 +79,6 @@ func TestPage_Calls_AreAnsweredAsDocumented(t *testing.T) {
 }
 
 func TestSetUp_CodeOfThePage_RunsInExample(t *testing.T) {
-	guardtest.TestPage(t, page, "calls := grpclimit", "example_test.go")
-	guardtest.TestPage(t, page, "free, err :=", "example_test.go")
+	gatetest.TestPage(t, page, "calls := grpclimit", "example_test.go")
+	gatetest.TestPage(t, page, "free, err :=", "example_test.go")
 }

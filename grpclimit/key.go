@@ -13,10 +13,9 @@ import (
 	"google.golang.org/grpc/peer"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/httplimit"
-	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/internal/gate"
 	"github.com/rratelimiter/rratelimiter/internal/httptarget"
-	"github.com/rratelimiter/rratelimiter/internal/outage"
+	"github.com/rratelimiter/rratelimiter/internal/identity"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -27,10 +26,10 @@ import (
 // other clients, or any number of limiters.
 type Key func(ctx context.Context, call Call) (string, error)
 
-// ByIP returns the Key of the client's address, as [httplimit.ByIP] does, with x-forwarded-for of the metadata
+// ByIP returns the Key of the client's address, as httplimit.ByIP does, with x-forwarded-for of the metadata
 // of a peer in a trusted range. It panics if a range is the zero Prefix.
 func ByIP(trusted ...netip.Prefix) Key {
-	guard.MustTrust("grpclimit: ByIP", trusted)
+	identity.MustTrust("grpclimit: ByIP", trusted)
 	return Address{Trusted: trusted}.Key
 }
 
@@ -38,7 +37,7 @@ func ByIP(trusted ...netip.Prefix) Key {
 // incoming metadata of a server's call, and the outgoing metadata of a client's. A call without the
 // value, or with several or an empty one, has no key and is [limit.ErrInvalidRequest]. Spaces and tabs
 // around a text are dropped, as gRPC allows, and the scheme of authorization is as in
-// [httplimit.ByHeader]. A binary value, whose name ends in "-bin", counts as it was sent. Clients choose
+// httplimit.ByHeader. A binary value, whose name ends in "-bin", counts as it was sent. Clients choose
 // their metadata: put a check of the value in front of it.
 func ByMetadata(name string) Key {
 	name = strings.ToLower(name)
@@ -58,7 +57,7 @@ func ByMetadata(name string) Key {
 			}
 		}
 		if key == "" {
-			err = guard.Lackingf("metadata "+name, "grpclimit: metadata %s: want one value that is not empty: got %d values",
+			err = identity.Lackingf("metadata "+name, "grpclimit: metadata %s: want one value that is not empty: got %d values",
 				name, len(values))
 		}
 		return key, err
@@ -74,9 +73,11 @@ func ByMethod() Key {
 // Combined joins several keys: calls share a limiter if all their keys are equal. If one key is
 // unknown, the combined key is unknown.
 func Combined(keys ...Key) Key {
-	return func(ctx context.Context, call Call) (string, error) {
-		return guard.CombineKeys("grpclimit: Combined", len(keys), func(i int) (string, error) { return keys[i](ctx, call) })
+	all := make([]func(call) (string, error), len(keys))
+	for i, key := range keys {
+		all[i] = together(key)
 	}
+	return apart(identity.Combined("grpclimit: Combined", all))
 }
 
 // Call is a call. Its metadata and peer are in the context that is passed with it.
@@ -87,26 +88,30 @@ type Call struct {
 	Target   string // of a client's call, as of [google.golang.org/grpc.ClientConn.Target]
 }
 
-// Address determines the address of a client of a server, as [httplimit.Address] does. Its Header is
-// the name of metadata. A peer without an IP address, as in memory, is an error, and so is one on a unix
-// socket unless [httplimit.UnixSocket] is trusted.
-type Address httplimit.Address
+// Address determines the address of a client of a server, as httplimit.Address does. A peer without an IP
+// address, as in memory, is an error, and so is one on a unix socket unless httplimit.UnixSocket is trusted.
+type Address struct {
+	Trusted  []netip.Prefix // the ranges of the proxies
+	Header   string         // the metadata that the proxies write; empty means x-forwarded-for
+	IPv6Bits int            // the prefix length of the IPv6 network that counts as one client; 0 means 64
+	IPv4Bits int            // that of IPv4; 0 means 32
+}
 
 // Key returns the client's address as a [Key]: its network of IPv4Bits or IPv6Bits, or a whole
 // address.
 func (a Address) Key(ctx context.Context, _ Call) (string, error) {
-	return guard.Address(a).Key(originOf(ctx))
+	return identity.Address(a).Key(originOf(ctx))
 }
 
 // Client returns the client's address from the context of a call to a server, or an error if it is
 // unknown.
 func (a Address) Client(ctx context.Context) (netip.Addr, error) {
-	return guard.Address(a).Client(originOf(ctx))
+	return identity.Address(a).Client(originOf(ctx))
 }
 
-func originOf(ctx context.Context) guard.Origin {
+func originOf(ctx context.Context) identity.Origin {
 	addr, err := peerOf(ctx)
-	return guard.Origin{Package: "grpclimit", Peer: addr, Err: err, Canonical: strings.ToLower,
+	return identity.Origin{Package: "grpclimit", Peer: addr, Err: err, Canonical: strings.ToLower,
 		Lines: func(header string) []string { return metadata.ValueFromIncomingContext(ctx, header) }}
 }
 
@@ -129,58 +134,56 @@ func peerOf(ctx context.Context) (netip.Addr, error) {
 			network = local.Network() // the server reports "tcp" for the peer
 		}
 		if strings.HasPrefix(network, "unix") {
-			return guard.UnixPeer, nil
+			return identity.UnixPeer, nil
 		}
 		if !strings.HasPrefix(network, "tcp") && !strings.HasPrefix(network, "udp") {
 			return addr, fmt.Errorf("a peer of the network %q has none", network)
 		}
-		return guard.ParseAddr(end.String())
+		return identity.ParseAddr(end.String())
 	}
 	if !addr.IsValid() {
 		return addr, fmt.Errorf("%q is none", p.Addr)
 	}
-	return guard.Plain(addr), nil
+	return identity.Plain(addr), nil
 }
 
 // Limiter limits calls: a *[rratelimiter.Limiter], a *[limit.Limiter], or any other type with Take
-// and Name. [httplimit.Limiter] lists more methods.
+// and Name. httplimit.Limiter lists more methods.
 type Limiter = limit.Joinable
 
 // All limits all calls by one limiter. A nil limiter lets them pass. All panics if the
 // client, the name or a policy of the limiter is invalid.
 func All(limiter Limiter) func(context.Context, Call) (Limiter, error) {
-	limiter = guard.All("grpclimit: All", limiter)
-	return func(context.Context, Call) (Limiter, error) { return limiter, nil }
+	return apart(gate.All[call]("grpclimit: All", limiter))
 }
 
 // Each limits the calls of each key by a limiter of their own, with the given policies, as
-// [httplimit.Each] does. For the name "api" and the key "192.0.2.1", it is "api:192.0.2.1". An empty or
+// httplimit.Each does. For the name "api" and the key "192.0.2.1", it is "api:192.0.2.1". An empty or
 // unknown key is an error. Each panics if the client, the name or a policy is invalid.
 func Each(client *rratelimiter.Client, name string, key Key, policies ...limit.Policy,
 ) func(context.Context, Call) (Limiter, error) {
 	at := fmt.Sprintf("grpclimit: Each: name %q", name)
-	return choose(at, key, guard.Each(at, client, name, policies))
+	return apart(gate.Each(at, client, name, together(key), policies))
 }
 
 // EachRedisson limits the calls of each key by a limiter of their own in Redisson's layout, as
-// [httplimit.EachRedisson] does: redisson.getRateLimiter(prefix + key). An empty or unknown key is an
+// httplimit.EachRedisson does: redisson.getRateLimiter(prefix + key). An empty or unknown key is an
 // error. EachRedisson panics if the client, the prefix or the rate is invalid.
 func EachRedisson(client *rratelimiter.Client, prefix string, key Key, rate rratelimiter.Rate,
 ) func(context.Context, Call) (Limiter, error) {
 	at := fmt.Sprintf("grpclimit: EachRedisson: prefix %q", prefix)
-	return choose(at, key, guard.EachRedisson(at, client, prefix, rate))
+	return apart(gate.EachRedisson(at, client, prefix, together(key), rate))
 }
 
-func choose(at string, key Key, limiterOf func(string) (outage.Limiter, error),
-) func(context.Context, Call) (Limiter, error) {
-	if key == nil {
-		panic(at + ": the Key is nil: pass ByIP, ByMetadata or a function")
+// together returns a function of a call and its context as one of both. It returns nil for nil.
+func together[T any](f func(context.Context, Call) (T, error)) func(call) (T, error) {
+	if f == nil {
+		return nil
 	}
-	return func(ctx context.Context, call Call) (Limiter, error) {
-		text, err := key(ctx, call)
-		if err != nil {
-			return nil, err
-		}
-		return limiterOf(text)
-	}
+	return func(c call) (T, error) { return f(c.Context, c.Call) }
+}
+
+// apart returns a function of both as one of a call and its context.
+func apart[T any](f func(call) (T, error)) func(context.Context, Call) (T, error) {
+	return func(ctx context.Context, c Call) (T, error) { return f(call{ctx, c}) }
 }

@@ -6,7 +6,8 @@ import (
 
 	"google.golang.org/grpc/status"
 
-	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/internal/gate"
+	"github.com/rratelimiter/rratelimiter/internal/identity"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -18,14 +19,14 @@ type option func(*settings)
 func (o option) apply(s *settings) { o(s) }
 
 // common returns an option of the settings that grpclimit and httplimit have in common.
-func common(change guard.SettingsOption) Option {
+func common(change gate.SettingsOption) Option {
 	return option(func(s *settings) { change(&s.Settings) })
 }
 
 type settings struct {
 	pauseOn []func(*status.Status) (time.Duration, bool)
-	guard.Settings
-	guard.Hooks[call]
+	gate.Settings
+	gate.Hooks[call]
 }
 
 // Cost sets the cost of a call, 1 by default. A call of cost 0 passes without a call to
@@ -39,7 +40,7 @@ func Cost(cost func(context.Context, Call) int64) Option {
 		s.Cost = func(c call) (int64, error) {
 			permits := cost(c.Context, c.Call)
 			if permits < 0 {
-				return permits, guard.Invalidf("grpclimit: Cost: the cost is negative: %d", permits)
+				return permits, identity.Invalidf("grpclimit: Cost: the cost is negative: %d", permits)
 			}
 			return permits, nil
 		}
@@ -57,21 +58,21 @@ func Skip(skip func(context.Context, Call) bool) Option {
 	})
 }
 
-// Wait lets a call wait for at most d instead of being denied, as [httplimit.Wait] does. A client
+// Wait lets a call wait for at most d instead of being denied, as httplimit.Wait does. A client
 // waits as long as the context of a call lasts by default, and with Wait for at most d.
-func Wait(d time.Duration) Option { return common(guard.Wait("grpclimit", d)) }
+func Wait(d time.Duration) Option { return common(gate.Wait("grpclimit", d)) }
 
 // MaxWaiting bounds the number of calls that wait at once in an interceptor, as
-// [httplimit.MaxWaiting] does. A server has a bound of 1,000 by default, and a client no bound.
-func MaxWaiting(n int) Option { return common(guard.MaxWaiting("grpclimit", n)) }
+// httplimit.MaxWaiting does. A server has a bound of 1,000 by default, and a client no bound.
+func MaxWaiting(n int) Option { return common(gate.MaxWaiting("grpclimit", n)) }
 
 // Spread adds a random part of less than d to the RetryInfo and the retry pushback of each call that
-// a server refuses. It is [httplimit.Spread] for these, and panics if d is below 0.
-func Spread(d time.Duration) Option { return common(guard.SpreadBy("grpclimit", d)) }
+// a server refuses. It is httplimit.Spread for these, and panics if d is below 0.
+func Spread(d time.Duration) Option { return common(gate.SpreadBy("grpclimit", d)) }
 
 // Shadow lets all calls pass, and reports no limits to clients. Calls still take permits and are
 // decided, for [Report] and the handler.
-func Shadow() Option { return common(func(s *guard.Settings) { s.Shadow = true }) }
+func Shadow() Option { return common(func(s *gate.Settings) { s.Shadow = true }) }
 
 // Report sets a callback for every decision. It runs in the goroutine of the call, before the call
 // proceeds.
@@ -85,7 +86,7 @@ func Report(report func(context.Context, Call, limit.Outcome)) Option {
 }
 
 // OnSettleError sets a callback for each [Settle] whose call to Redis failed or was not made, and for each lost place of
-// a [limit.InFlight], as [httplimit.OnSettleError] does.
+// a [limit.InFlight], as httplimit.OnSettleError does.
 func OnSettleError(failed func(context.Context, Call, error)) Option {
 	if failed == nil {
 		return nil
@@ -95,17 +96,17 @@ func OnSettleError(failed func(context.Context, Call, error)) Option {
 	})
 }
 
-// OnFailure sets the failure mode. [httplimit.OnFailure] defines when an outage begins and ends.
+// OnFailure sets the failure mode. httplimit.OnFailure defines when an outage begins and ends.
 func OnFailure(mode limit.FailureMode) Option {
-	return common(guard.OnFailure("grpclimit", mode))
+	return common(gate.OnFailure("grpclimit", mode))
 }
 
 // Deadline sets the time that Redis has to answer for a call, 500 ms by default. A wait
 // for permits is not part of it. A [Settle] is another request with the same deadline.
-func Deadline(d time.Duration) Option { return common(guard.Deadline("grpclimit", d)) }
+func Deadline(d time.Duration) Option { return common(gate.Deadline("grpclimit", d)) }
 
-// OnRedisChange sets a callback for each change of the state of Redis, as [httplimit.OnRedisChange]
+// OnRedisChange sets a callback for each change of the state of Redis, as httplimit.OnRedisChange
 // does.
 func OnRedisChange(changed func(node string, up bool, err error)) Option {
-	return common(func(s *guard.Settings) { s.Changed = changed })
+	return common(func(s *gate.Settings) { s.Changed = changed })
 }

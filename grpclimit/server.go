@@ -7,12 +7,13 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
 
-	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/internal/gate"
+	"github.com/rratelimiter/rratelimiter/internal/httptarget"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 // UnaryServerInterceptor limits the unary calls to a server: each call takes its permits from the
-// limiter that choose returns, as a request does in [httplimit.Middleware]. [All] and [Each] are ready-made
+// limiter that choose returns, as a request does in httplimit.Middleware. [All] and [Each] are ready-made
 // choosers.
 //
 // The handler finds the [limit.Outcome] in its context with [FromContext]. The documentation of the
@@ -81,32 +82,32 @@ type call struct {
 	Call
 }
 
-// gate is the common part of all four interceptors.
-type gate struct {
-	*guard.Gate[call]
+// interceptor is the common part of all four interceptors.
+type interceptor struct {
+	*gate.Gate[call]
 	pauseOn []func(*status.Status) (time.Duration, bool)
 }
 
-func newGate(interceptor string, choose func(context.Context, Call) (Limiter, error), opts []Option,
-	client bool) *gate {
-	at := "grpclimit: " + interceptor
+func newGate(name string, choose func(context.Context, Call) (Limiter, error), opts []Option,
+	client bool) *interceptor {
+	at := "grpclimit: " + name
 	if choose == nil {
 		panic(at + ": choose is nil: pass All, Each or a function that returns a Limiter")
 	}
-	s := &settings{Settings: guard.NewSettings()}
+	s := &settings{Settings: gate.NewSettings()}
 	s.Choose = func(c call) (Limiter, error) { return choose(c.Context, c.Call) }
 	s.pauseOn = []func(*status.Status) (time.Duration, bool){RetryInfo()}
-	guard.Apply(&s.Settings, opts, func(o Option) { o.apply(s) })
+	gate.Apply(&s.Settings, opts, func(o Option) { o.apply(s) })
 	if skip := s.Skip; !client && !s.LimitsHealth {
-		s.Skip = func(c call) bool { return guard.Exempt(c.Method) || skip != nil && skip(c) }
+		s.Skip = func(c call) bool { return httptarget.Exempt(c.Method) || skip != nil && skip(c) }
 	}
-	return &gate{guard.NewGate(at, s.Settings, s.Hooks, client), s.pauseOn}
+	return &interceptor{gate.NewGate(at, s.Settings, s.Hooks, client), s.pauseOn}
 }
 
 // admit decides a call to a server. It returns the visit of a call that proceeds, nil if nothing
 // limits the call, or the refusal.
-func (g *gate) admit(c *call) (*guard.Visit[call], *refusal) {
-	var d *guard.Decided
+func (g *interceptor) admit(c *call) (*gate.Visit[call], *refusal) {
+	var d *gate.Decided
 	if g.Choices == nil {
 		d = g.Decide(c.Context, *c)
 	} else {
@@ -128,12 +129,12 @@ func (g *gate) admit(c *call) (*guard.Visit[call], *refusal) {
 // false if the call was not limited. If several interceptors run, it is the Outcome of the
 // innermost.
 func FromContext(ctx context.Context) (limit.Outcome, bool) {
-	return guard.OutcomeOf[call](ctx)
+	return gate.OutcomeOf[call](ctx)
 }
 
-// Settle sets the final cost of a call, as [httplimit.Settle] does. A server's handler calls it with
+// Settle sets the final cost of a call, as httplimit.Settle does. A server's handler calls it with
 // the context of the call or stream. After the handler has returned, the interceptor refunds or
 // charges the difference. The client waits for that request to Redis too, for at most a [Deadline].
 func Settle(ctx context.Context, cost int64) error {
-	return guard.SettleIn[call](ctx, "grpclimit", cost)
+	return gate.SettleIn[call](ctx, "grpclimit", cost)
 }

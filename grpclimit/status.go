@@ -19,7 +19,8 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/internal/gate"
+	"github.com/rratelimiter/rratelimiter/internal/identity"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -63,7 +64,7 @@ type refusal struct {
 
 // newStatus returns the status of a refused call, of a server or a client. after is the time to
 // retry, 0 for never.
-func newStatus(ctx context.Context, d *guard.Decided, after time.Duration) *spb.Status {
+func newStatus(ctx context.Context, d *gate.Decided, after time.Duration) *spb.Status {
 	code, message := codes.Unavailable, reduced
 	switch {
 	case d.Result == limit.Rejected:
@@ -72,7 +73,7 @@ func newStatus(ctx context.Context, d *guard.Decided, after time.Duration) *spb.
 		}
 	case d.Result == limit.Invalid:
 		code, message = codes.InvalidArgument, lacking
-		if field := guard.LackOf(d.Err); field != "" {
+		if field := identity.LackOf(d.Err); field != "" {
 			message += ": one value of the " + field
 		}
 	case d.Result == limit.Canceled && errors.Is(ctx.Err(), context.Canceled):
@@ -87,7 +88,7 @@ func newStatus(ctx context.Context, d *guard.Decided, after time.Duration) *spb.
 	return s
 }
 
-func newRefusal(ctx context.Context, d *guard.Decided) *refusal {
+func newRefusal(ctx context.Context, d *gate.Decided) *refusal {
 	exact := d.RetryAfter()
 	after := d.Settings.Spread.Add(exact)
 	s := newStatus(ctx, d, after)
@@ -101,7 +102,7 @@ func newRefusal(ctx context.Context, d *guard.Decided) *refusal {
 	return &refusal{status.ErrorProto(s), trailer}
 }
 
-func quotaFailure(d *guard.Decided) []*anypb.Any {
+func quotaFailure(d *gate.Decided) []*anypb.Any {
 	f := new(errdetails.QuotaFailure)
 	for _, i := range d.Description.Violated(d.Outcome) {
 		t := d.Description.Term(i)
@@ -148,7 +149,7 @@ const longestPushback = time.Minute
 func pushback(after time.Duration) metadata.MD {
 	text := "-1"
 	if after > 0 {
-		text = strconv.FormatInt(guard.RoundUp(after, time.Millisecond), 10)
+		text = strconv.FormatInt(gate.RoundUp(after, time.Millisecond), 10)
 	}
 	return metadata.MD{pushbackKey: {text}}
 }

@@ -16,8 +16,8 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
+	"github.com/rratelimiter/rratelimiter/internal/gate/gatetest"
 	"github.com/rratelimiter/rratelimiter/internal/golden"
-	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
@@ -34,7 +34,7 @@ func documented(client *rratelimiter.Client) http.Handler {
 	behind := httplimit.Each(client, "proxied", httplimit.ByIP(netip.MustParsePrefix("192.0.2.0/24")), two...)
 	broken := httplimit.All(down{})
 	window := limit.FixedWindow{Permits: 10, Interval: time.Minute}
-	ten := httplimit.All(guardtest.Known{Limiter: down{}, Of: []limit.Policy{window}})
+	ten := httplimit.All(gatetest.Known{Limiter: down{}, Of: []limit.Policy{window}})
 	mux := http.NewServeMux()
 	for path, limited := range map[string]func(http.Handler) http.Handler{
 		"/draft11": httplimit.Middleware(each("draft11", limit.FixedWindow{Permits: 1, Interval: time.Second}, two[1])),
@@ -77,7 +77,7 @@ var block = regexp.MustCompile("(?s)```http\n(.*?)\n\n.*?```\n")
 
 // The page shows the requests in their order, and the file has those that it only describes.
 func TestPage_Requests_AreAnsweredAsDocumented(t *testing.T) {
-	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+	gatetest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		server := listen(f, documented(client))
 		for _, file := range []string{page, "testdata/responses.txt"} {
 			blocks := golden.Blocks(t, file, block, func(parts []string) string {
@@ -91,8 +91,8 @@ func TestPage_Requests_AreAnsweredAsDocumented(t *testing.T) {
 }
 
 func TestSetUp_CodeOfThePage_RunsInExample(t *testing.T) {
-	guardtest.TestPage(t, page, "perClient", "example_test.go")
-	guardtest.TestPage(t, page, "limited :=", "example_option_test.go")
+	gatetest.TestPage(t, page, "perClient", "example_test.go")
+	gatetest.TestPage(t, page, "limited :=", "example_option_test.go")
 }
 
 // listen serves a handler on the fake clock until its end.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/internal/gate"
 	"github.com/rratelimiter/rratelimiter/internal/outage"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
@@ -29,7 +29,7 @@ var (
 
 // setHeaders sets the headers of a decision and of those before it, and those of a problem document. The
 // handler, an inner Middleware or an upstream may have set the same fields of a response with this status.
-func setHeaders(h http.Header, o *guard.Decided, status int, document bool) {
+func setHeaders(h http.Header, o *gate.Decided, status int, document bool) {
 	denied := NoHeaders // the style of a denial with numbers
 	if !o.Passes() && o.Result == limit.Rejected && o.Decision.Limit > 0 {
 		denied = HeaderStyle(o.Settings.Headers)
@@ -66,7 +66,7 @@ func itemNames(h http.Header) map[string]bool {
 }
 
 // setFields sets the fields of one decision.
-func setFields(h http.Header, style HeaderStyle, o *guard.Decided, status int, used map[string]bool) {
+func setFields(h http.Header, style HeaderStyle, o *gate.Decided, status int, used map[string]bool) {
 	var after time.Duration
 	if !o.Passes() {
 		after = o.Settings.Spread.Add(o.RetryAfter())
@@ -85,7 +85,7 @@ func setFields(h http.Header, style HeaderStyle, o *guard.Decided, status int, u
 		}
 	case style == ThreeHeaders:
 		if d, denied := rateOf(o); d.Limit > 0 {
-			setThree(h, threeFields, d, denied, status, guard.RoundUp(resetOf(o, d, denied, after), time.Second))
+			setThree(h, threeFields, d, denied, status, gate.RoundUp(resetOf(o, d, denied, after), time.Second))
 		}
 	case style == XRateLimit:
 		if d, denied := rateOf(o); d.Limit > 0 {
@@ -93,7 +93,7 @@ func setFields(h http.Header, style HeaderStyle, o *guard.Decided, status int, u
 		}
 	}
 	if after > 0 {
-		setNumber(h, retryField, guard.RoundUp(after, time.Second))
+		setNumber(h, retryField, gate.RoundUp(after, time.Second))
 	}
 }
 
@@ -107,7 +107,7 @@ func addFirst(h http.Header, name, items string) {
 func setNumber(h http.Header, name string, n int64) { h[name] = []string{strconv.FormatInt(n, 10)} }
 
 // quotas returns RateLimit-Policy, which lacks policies of unknown quotas.
-func quotas(o *guard.Decided) string {
+func quotas(o *gate.Decided) string {
 	d := o.Description
 	var text []byte
 	switch {
@@ -138,7 +138,7 @@ func quotas(o *guard.Decided) string {
 	return string(text)
 }
 
-func appendPolicy(text []byte, t guard.Term, quota int64) []byte {
+func appendPolicy(text []byte, t gate.Term, quota int64) []byte {
 	text = appendItem(text, t.Name)
 	text = appendNumber(text, ";q=", quota)
 	if t.Held {
@@ -166,7 +166,7 @@ func appendNumber(text []byte, parameter string, n int64) []byte {
 // limits returns RateLimit. For each policy, r is the remaining permits, and t the seconds during
 // which they do not grow. A t that is unknown or below a second is left out. No t is later than
 // Retry-After.
-func limits(o *guard.Decided) string {
+func limits(o *gate.Decided) string {
 	text := make([]byte, 0, 64)
 	if len(o.Each) == 0 {
 		name := o.Description.Term(o.Description.Single(o.Decision)).Name
@@ -182,7 +182,7 @@ func limits(o *guard.Decided) string {
 }
 
 // hasQuota reports whether a policy has one: a Pause has none.
-func hasQuota(o *guard.Decided, i int) bool {
+func hasQuota(o *gate.Decided, i int) bool {
 	return o.Each[i].Limit > 0 || o.Description.Term(i).Quota > 0
 }
 
@@ -191,7 +191,7 @@ func appendLimit(text []byte, name string, remaining int64, window, retry time.D
 	text = appendNumber(text, ";r=", remaining)
 	t := int64(window / time.Second)
 	if retry > 0 {
-		t = min(t, guard.RoundUp(retry, time.Second))
+		t = min(t, gate.RoundUp(retry, time.Second))
 	}
 	if t > 0 {
 		text = appendNumber(text, ";t=", t)
@@ -215,7 +215,7 @@ func setThree(h http.Header, names [3]string, d rratelimiter.Decision, denied bo
 
 // rateOf returns the decision that the older styles show, and whether it is a denial. They have no place for a quota
 // without a time, so it leaves out permits that requests hold. Its Limit is 0 if there is nothing else.
-func rateOf(o *guard.Decided) (d rratelimiter.Decision, denied bool) {
+func rateOf(o *gate.Decided) (d rratelimiter.Decision, denied bool) {
 	d, denied = o.Decision, o.Result == limit.Rejected
 	if len(o.Each) == 0 {
 		if o.Description.Term(o.Description.Single(d)).Held {
@@ -244,7 +244,7 @@ func rateOf(o *guard.Decided) (d rratelimiter.Decision, denied bool) {
 
 // resetOf returns when Remaining changes: for a denied request after the time of its Retry-After,
 // else when all permits of the reported policy are free.
-func resetOf(o *guard.Decided, shown rratelimiter.Decision, denied bool, retryAfter time.Duration) time.Duration {
+func resetOf(o *gate.Decided, shown rratelimiter.Decision, denied bool, retryAfter time.Duration) time.Duration {
 	if denied {
 		return max(retryAfter, time.Second)
 	}

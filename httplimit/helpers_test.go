@@ -8,7 +8,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
-	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
+	"github.com/rratelimiter/rratelimiter/internal/gate/gatetest"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -35,6 +35,6 @@ func request() *http.Request { return httptest.NewRequest(http.MethodGet, "/", n
 var ok = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 
 // grants is a limiter that grants all.
-var grants = guardtest.Fake(func(context.Context, int64) (rratelimiter.Decision, error) {
+var grants = gatetest.Fake(func(context.Context, int64) (rratelimiter.Decision, error) {
 	return rratelimiter.Decision{Allowed: true}, nil
 })

@@ -8,9 +8,9 @@ import (
 	"strings"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/internal/gate"
 	"github.com/rratelimiter/rratelimiter/internal/httptarget"
-	"github.com/rratelimiter/rratelimiter/internal/outage"
+	"github.com/rratelimiter/rratelimiter/internal/identity"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -28,7 +28,7 @@ type Key func(*http.Request) (string, error)
 //
 // ByIP panics if a range is the zero Prefix.
 func ByIP(trusted ...netip.Prefix) Key {
-	guard.MustTrust("httplimit: ByIP", trusted)
+	identity.MustTrust("httplimit: ByIP", trusted)
 	return Address{Trusted: trusted}.Key
 }
 
@@ -52,7 +52,7 @@ func ByHeader(name string) Key {
 			}
 		}
 		if key == "" {
-			err = guard.Lackingf("header "+name, "httplimit: header %s: want one value that is not empty: got %d values", name,
+			err = identity.Lackingf("header "+name, "httplimit: header %s: want one value that is not empty: got %d values", name,
 				len(values))
 		}
 		return key, err
@@ -65,7 +65,7 @@ func ByPathValue(name string) Key {
 	return func(r *http.Request) (string, error) {
 		value := r.PathValue(name)
 		if value == "" && strings.Contains(r.Pattern, "{"+name+"...}") {
-			return "", guard.Invalidf("httplimit: path wildcard %q: the value is empty", name)
+			return "", identity.Invalidf("httplimit: path wildcard %q: the value is empty", name)
 		}
 		if value == "" {
 			return "", fmt.Errorf("httplimit: path wildcard %q: the pattern has none: put the middleware behind the router",
@@ -84,17 +84,13 @@ func Hashed(key Key) Key {
 		if err != nil || text == "" {
 			return "", err
 		}
-		return guard.Hash(text), nil
+		return identity.Hash(text), nil
 	}
 }
 
 // Combined joins several keys: requests share a limiter if all their keys are equal. If one key is
 // unknown, the combined key is unknown.
-func Combined(keys ...Key) Key {
-	return func(r *http.Request) (string, error) {
-		return guard.CombineKeys("httplimit: Combined", len(keys), func(i int) (string, error) { return keys[i](r) })
-	}
-}
+func Combined(keys ...Key) Key { return identity.Combined("httplimit: Combined", keys) }
 
 // Address determines the address of a client.
 //
@@ -131,25 +127,25 @@ type Address struct {
 
 // UnixSocket returns the range of Address.Trusted that stands for the unix socket on which the server
 // listens: every peer that can open the socket is a proxy.
-func UnixSocket() netip.Prefix { return guard.UnixSocket }
+func UnixSocket() netip.Prefix { return identity.UnixSocket }
 
 // Key returns the client's address as a [Key]: its network of IPv4Bits or IPv6Bits, or a whole
 // address.
-func (a Address) Key(r *http.Request) (string, error) { return guard.Address(a).Key(originOf(r)) }
+func (a Address) Key(r *http.Request) (string, error) { return identity.Address(a).Key(originOf(r)) }
 
 // Client returns the client's address, or an error if it is unknown.
 func (a Address) Client(r *http.Request) (netip.Addr, error) {
-	return guard.Address(a).Client(originOf(r))
+	return identity.Address(a).Client(originOf(r))
 }
 
-func originOf(r *http.Request) guard.Origin {
-	peer, err := guard.ParseAddr(r.RemoteAddr)
+func originOf(r *http.Request) identity.Origin {
+	peer, err := identity.ParseAddr(r.RemoteAddr)
 	// The address of a unix socket is a path that the client may have chosen.
 	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	if ok && strings.HasPrefix(local.Network(), "unix") {
-		peer, err = guard.UnixPeer, nil
+		peer, err = identity.UnixPeer, nil
 	}
-	return guard.Origin{Package: "httplimit", Peer: peer, Err: err, Canonical: http.CanonicalHeaderKey,
+	return identity.Origin{Package: "httplimit", Peer: peer, Err: err, Canonical: http.CanonicalHeaderKey,
 		Lines: r.Header.Values} // also of a field that Connection names: the proxy wrote it for this server
 }
 
@@ -173,8 +169,7 @@ type Limiter = limit.Joinable
 // client, the name or a policy of the limiter is invalid. In mode [limit.Local], requests panic if its
 // policies are unknown: a *[rratelimiter.Limiter] needs an InitialRate.
 func All(limiter Limiter) func(*http.Request) (Limiter, error) {
-	limiter = guard.All("httplimit: All", limiter)
-	return func(*http.Request) (Limiter, error) { return limiter, nil }
+	return gate.All[*http.Request]("httplimit: All", limiter)
 }
 
 // Each limits the requests of each key by a limiter of their own, with the given policies. For the
@@ -191,7 +186,7 @@ func All(limiter Limiter) func(*http.Request) (Limiter, error) {
 func Each(client *rratelimiter.Client, name string, key Key, policies ...limit.Policy,
 ) func(*http.Request) (Limiter, error) {
 	at := fmt.Sprintf("httplimit: Each: name %q", name)
-	return choose(at, key, guard.Each(at, client, name, policies))
+	return gate.Each(at, client, name, key, policies)
 }
 
 // EachRedisson limits the requests of each key by a limiter of their own in Redisson's layout, which
@@ -208,18 +203,5 @@ func Each(client *rratelimiter.Client, name string, key Key, policies ...limit.P
 func EachRedisson(client *rratelimiter.Client, prefix string, key Key, rate rratelimiter.Rate,
 ) func(*http.Request) (Limiter, error) {
 	at := fmt.Sprintf("httplimit: EachRedisson: prefix %q", prefix)
-	return choose(at, key, guard.EachRedisson(at, client, prefix, rate))
-}
-
-func choose(at string, key Key, limiterOf func(string) (outage.Limiter, error)) func(*http.Request) (Limiter, error) {
-	if key == nil {
-		panic(at + ": the Key is nil: pass ByIP, ByHeader or a function")
-	}
-	return func(r *http.Request) (Limiter, error) {
-		text, err := key(r)
-		if err != nil {
-			return nil, err
-		}
-		return limiterOf(text)
-	}
+	return gate.EachRedisson(at, client, prefix, key, rate)
 }

@@ -14,7 +14,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/internal/gate"
+	"github.com/rratelimiter/rratelimiter/internal/identity"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -46,7 +47,7 @@ func Middleware(choose func(*http.Request) (Limiter, error), opts ...Option) fun
 		panic("httplimit: Middleware: choose is nil: pass All, Each or a function that returns a Limiter")
 	}
 	s := newSettings(choose, opts)
-	g := guard.NewGate("httplimit: Middleware", s.Settings, s.Hooks, false)
+	g := gate.NewGate("httplimit: Middleware", s.Settings, s.Hooks, false)
 	return func(next http.Handler) http.Handler {
 		return &middleware{s, g, next}
 	}
@@ -54,12 +55,12 @@ func Middleware(choose func(*http.Request) (Limiter, error), opts ...Option) fun
 
 type middleware struct {
 	*settings
-	gate *guard.Gate[*http.Request]
+	gate *gate.Gate[*http.Request]
 	next http.Handler
 }
 
 func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	var d *guard.Decided
+	var d *gate.Decided
 	if m.Choices == nil {
 		d = m.gate.Decide(r.Context(), r)
 	} else if ctx, choices := m.Choices(r.Context(), r); len(choices) > 0 {
@@ -113,7 +114,7 @@ func copyBack(r, inside *http.Request) {
 }
 
 // seesResponse reports whether the status or the headers of a response depend on a decision.
-func seesResponse(d *guard.Decided) bool {
+func seesResponse(d *gate.Decided) bool {
 	for ; d != nil; d = d.Before {
 		if !d.Shadow && HeaderStyle(d.Settings.Headers) != NoHeaders || d.Settings.Refunds != nil {
 			return true
@@ -228,7 +229,7 @@ func dropContent(w http.ResponseWriter) {
 }
 
 // writeRefusal answers in place of the handler. The headers are set before.
-func writeRefusal(w http.ResponseWriter, o *guard.Decided) {
+func writeRefusal(w http.ResponseWriter, o *gate.Decided) {
 	status, text := http.StatusServiceUnavailable, reducedCapacity
 	switch o.Result {
 	case limit.Invalid:
@@ -237,7 +238,7 @@ func writeRefusal(w http.ResponseWriter, o *guard.Decided) {
 			status = http.StatusLengthRequired
 		}
 		p := problem{"about:blank", http.StatusText(status), status, "", nil}
-		if field := guard.LackOf(o.Err); field != "" {
+		if field := identity.LackOf(o.Err); field != "" {
 			p.Detail = "The request needs one value of the " + field + "."
 		}
 		text = p.document()
@@ -261,7 +262,7 @@ var ErrLengthRequired = fmt.Errorf("the length of the request's body is unknown:
 // returns false if the request was not limited. If several Middlewares wrap a handler, it is the
 // Outcome of the innermost.
 func FromContext(ctx context.Context) (limit.Outcome, bool) {
-	return guard.OutcomeOf[*http.Request](ctx)
+	return gate.OutcomeOf[*http.Request](ctx)
 }
 
 // Settle sets the final cost of a request. Its handler calls it with the request's context. After
@@ -284,5 +285,5 @@ func FromContext(ctx context.Context) (limit.Outcome, bool) {
 //     not charge. If a [github.com/rratelimiter/rratelimiter/limit.Join] has one as a member, the
 //     charge fails later, and [OnSettleError] reports it.
 func Settle(ctx context.Context, cost int64) error {
-	return guard.SettleIn[*http.Request](ctx, "httplimit", cost)
+	return gate.SettleIn[*http.Request](ctx, "httplimit", cost)
 }

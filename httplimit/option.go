@@ -5,7 +5,8 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/internal/gate"
+	"github.com/rratelimiter/rratelimiter/internal/identity"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -17,21 +18,21 @@ type option func(*settings)
 func (o option) apply(s *settings) { o(s) }
 
 // common returns an option of the settings that httplimit and grpclimit have in common.
-func common(change guard.SettingsOption) Option {
+func common(change gate.SettingsOption) Option {
 	return option(func(s *settings) { change(&s.Settings) })
 }
 
 type settings struct {
 	refuse  http.Handler
 	pauseOn []func(*http.Response) (time.Duration, bool)
-	guard.Settings
-	guard.Hooks[*http.Request]
+	gate.Settings
+	gate.Hooks[*http.Request]
 }
 
 func newSettings(choose func(*http.Request) (Limiter, error), opts []Option) *settings {
-	s := &settings{Settings: guard.NewSettings()}
+	s := &settings{Settings: gate.NewSettings()}
 	s.Choose, s.pauseOn = choose, []func(*http.Response) (time.Duration, bool){RetryAfter()}
-	guard.Apply(&s.Settings, opts, func(o Option) { o.apply(s) })
+	gate.Apply(&s.Settings, opts, func(o Option) { o.apply(s) })
 	return s
 }
 
@@ -60,7 +61,7 @@ func Headers(style HeaderStyle) Option {
 	if style < Draft11 || style > NoHeaders {
 		panic(fmt.Sprintf("httplimit: Headers: the style is unknown: %d: pass a constant of this package", int(style)))
 	}
-	return common(func(s *guard.Settings) { s.Headers = int(style) })
+	return common(func(s *gate.Settings) { s.Headers = int(style) })
 }
 
 // Cost sets the cost of a request, 1 by default. A request of cost 0 passes without a call to
@@ -79,7 +80,7 @@ func Cost(cost func(*http.Request) int64) Option {
 			case r.ContentLength < 0:
 				return permits, fmt.Errorf("httplimit: Cost: %w", ErrLengthRequired)
 			}
-			return permits, guard.Invalidf("httplimit: Cost: the cost is negative: %d", permits)
+			return permits, identity.Invalidf("httplimit: Cost: the cost is negative: %d", permits)
 		}
 	})
 }
@@ -94,13 +95,13 @@ func Skip(skip func(*http.Request) bool) Option {
 // Requests that wait for one limiter are served in order. A later request that finds a free permit
 // does not wait. A Transport waits as long as the context of a request lasts by default, and with
 // Wait for at most d. [MaxWaiting] bounds the number of waiters.
-func Wait(d time.Duration) Option { return common(guard.Wait("httplimit", d)) }
+func Wait(d time.Duration) Option { return common(gate.Wait("httplimit", d)) }
 
 // MaxWaiting bounds the number of requests that wait at once in a Middleware or Transport. A
 // further request is denied at once, with the same Retry-After as without [Wait]. A Middleware has
 // a bound of 1,000 by default. A Transport has no bound by default, since its callers choose to
 // wait. MaxWaiting panics if n is below 1.
-func MaxWaiting(n int) Option { return common(guard.MaxWaiting("httplimit", n)) }
+func MaxWaiting(n int) Option { return common(gate.MaxWaiting("httplimit", n)) }
 
 // Spread adds a random part of less than d to the Retry-After of each request that a Middleware
 // refuses. So clients that were refused at the same time do not return at the same time. The sum is
@@ -108,11 +109,11 @@ func MaxWaiting(n int) Option { return common(guard.MaxWaiting("httplimit", n)) 
 // XRateLimit in a denial. The parameter t of Draft11 stays exact, since it describes the limit and
 // not the retry. A refusal without a Retry-After stays without one. There is no random part by
 // default, or if d is 0. Spread panics if d is below 0.
-func Spread(d time.Duration) Option { return common(guard.SpreadBy("httplimit", d)) }
+func Spread(d time.Duration) Option { return common(gate.SpreadBy("httplimit", d)) }
 
 // Shadow lets all requests pass, and sets no headers. Requests still take permits and are decided,
 // for [Report] and the handler.
-func Shadow() Option { return common(func(s *guard.Settings) { s.Shadow = true }) }
+func Shadow() Option { return common(func(s *gate.Settings) { s.Shadow = true }) }
 
 // Report sets a callback for every decision. It runs in the goroutine of the request, before the
 // request proceeds.
@@ -150,13 +151,13 @@ func OnSettleError(failed func(*http.Request, error)) Option {
 //
 // [Failure modes]: https://github.com/rratelimiter/rratelimiter/blob/main/docs/reliability.md#failure-modes
 func OnFailure(mode limit.FailureMode) Option {
-	return common(guard.OnFailure("httplimit", mode))
+	return common(gate.OnFailure("httplimit", mode))
 }
 
 // Deadline sets the time that Redis has to answer for a request, 500 ms by default. An outage costs it
 // once, not once for each request, see [OnFailure]. A wait for permits is not part of it. A [Settle]
 // is another call with the same deadline.
-func Deadline(d time.Duration) Option { return common(guard.Deadline("httplimit", d)) }
+func Deadline(d time.Duration) Option { return common(gate.Deadline("httplimit", d)) }
 
 // OnRedisChange sets a callback for each outage of a node of Redis, see [OnFailure]. up is false with
 // the error that began it, and true at its end. err is then nil if the node answers, and reports if its
@@ -165,5 +166,5 @@ func Deadline(d time.Duration) Option { return common(guard.Deadline("httplimit"
 // and waits for it. The end of an outage is mostly observed in the background, where a panic of the
 // callback is dropped.
 func OnRedisChange(changed func(node string, up bool, err error)) Option {
-	return common(func(s *guard.Settings) { s.Changed = changed })
+	return common(func(s *gate.Settings) { s.Changed = changed })
 }

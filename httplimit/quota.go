@@ -1,6 +1,6 @@
 package httplimit
 
-import "github.com/rratelimiter/rratelimiter/internal/guard"
+import "github.com/rratelimiter/rratelimiter/internal/gate"
 
 // FollowQuota has a [Transport] follow the provider's own count. Other programs may use the same quota. A
 // response that says how much of it is left drains the limiter to that number, if it has more:
@@ -19,4 +19,4 @@ import "github.com/rratelimiter/rratelimiter/internal/guard"
 //
 // Use a FixedWindow, a Calendar or a bucket as the provider does, or a SlidingLog: a drained permit returns
 // when a granted one would.
-func FollowQuota(kinds ...string) Option { return common(guard.FollowQuota(kinds)) }
+func FollowQuota(kinds ...string) Option { return common(gate.FollowQuota(kinds)) }

@@ -5,7 +5,7 @@ import (
 	"io"
 	"net/http"
 
-	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/internal/gate"
 )
 
 // ErrNotSent is returned when a [Transport] does not send a request: no permit was free within its
@@ -45,12 +45,12 @@ func Transport(base http.RoundTripper, choose func(*http.Request) (Limiter, erro
 		base = http.DefaultTransport
 	}
 	s := newSettings(choose, opts)
-	return &transport{s, guard.NewGate("httplimit: Transport", s.Settings, s.Hooks, true), base}
+	return &transport{s, gate.NewGate("httplimit: Transport", s.Settings, s.Hooks, true), base}
 }
 
 type transport struct {
 	*settings
-	gate *guard.Gate[*http.Request]
+	gate *gate.Gate[*http.Request]
 	base http.RoundTripper
 }
 

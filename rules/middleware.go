@@ -7,7 +7,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
-	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/internal/gate"
 	"github.com/rratelimiter/rratelimiter/rules/internal/ruleset"
 )
 
@@ -35,7 +35,7 @@ func (s *Set) Middleware(client *rratelimiter.Client, opts ...httplimit.Option) 
 // fileOption is an option with the settings of a file.
 type fileOption struct {
 	httplimit.Option
-	guard.SettingsOption
+	gate.SettingsOption
 }
 
 // middleware returns the middleware that decides by what read reads of a request.
@@ -70,7 +70,7 @@ func unused(*http.Request) (httplimit.Limiter, error) { return nil, nil }
 // URI. The length of a request's body is unknown.
 func (s *Set) ForwardAuth(client *rratelimiter.Client, opts ...httplimit.Option) http.Handler {
 	opts = append([]httplimit.Option{httplimit.Headers(httplimit.ThreeHeaders)}, opts...)
-	opts = append(opts, fileOption{SettingsOption: func(to *guard.Settings) { to.Keeps = true }}) // the response is not seen
+	opts = append(opts, fileOption{SettingsOption: func(to *gate.Settings) { to.Keeps = true }}) // the response is not seen
 	decided := s.middleware("rules: ForwardAuth", client, (*ruleset.File).Forwarded, opts)(granted)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.RawQuery { // some proxies pass on the client's query: any other has no meaning

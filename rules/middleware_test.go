@@ -18,8 +18,8 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
-	"github.com/rratelimiter/rratelimiter/internal/guard"
-	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
+	"github.com/rratelimiter/rratelimiter/internal/gate/gatetest"
+	"github.com/rratelimiter/rratelimiter/internal/identity"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/limit"
 	"github.com/rratelimiter/rratelimiter/rules/internal/rulestest"
@@ -27,7 +27,7 @@ import (
 
 // Bans hold.
 func TestMiddleware_RedisDown_FollowsTheModeOfEachRule(t *testing.T) {
-	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+	gatetest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		set := parsed(t, `
 deadline: 50ms
 defaults: {key: all}
@@ -53,7 +53,7 @@ rules:
 
 // Also if requests cost nothing.
 func TestMiddleware_Ban_DoesNotAskRedis(t *testing.T) {
-	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+	gatetest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		free := httplimit.Cost(func(*http.Request) int64 { return 0 })
 		handler := parsed(t, "match: all\nrules: [{name: wide, key: ip, limits: 1/h}, {name: a, match: /ban, ban: true}]").
 			Middleware(client, free)(&ok{})
@@ -69,7 +69,7 @@ func TestMiddleware_Ban_DoesNotAskRedis(t *testing.T) {
 }
 
 func TestMatched_Handler_GetsTheNamesOfItsRules(t *testing.T) {
-	guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
+	gatetest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
 		var reported []string
 		report := httplimit.Report(func(r *http.Request, o limit.Outcome) {
 			reported = append(reported, o.Limiter+" "+o.Result.String()+" "+strings.Join(Matched(r.Context()), ","))
@@ -94,7 +94,7 @@ rules:
 
 // TestMiddleware_HashedHeader_IsNotInRedis, and overrides name it as clients send it.
 func TestMiddleware_HashedHeader_IsNotInRedis(t *testing.T) {
-	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+	gatetest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		var names []string
 		report := httplimit.Report(func(_ *http.Request, o limit.Outcome) { names = append(names, o.Limiter) })
 		handler := parsed(t, `
@@ -109,7 +109,7 @@ rules:
 		assert.Equal(t, no, status(handler, "GET /", "X-Api-Key", "gone-4711"))
 		assert.Equal(t, bad, status(handler, "GET /"))
 		assert.NotRegexp(t, "secret|gone|471[12]", f.Redis.Dump()+strings.Join(names, " "))
-		assert.Contains(t, f.Redis.Dump(), "a:"+guard.Hash("secret-4711")+"|GET")
+		assert.Contains(t, f.Redis.Dump(), "a:"+identity.Hash("secret-4711")+"|GET")
 	})
 }
 
@@ -144,7 +144,7 @@ func TestImports_OfRules_HaveNoGRPC(t *testing.T) {
 }
 
 // odd returns a request as a client chose it, nil for one that net/http refuses.
-func odd(c guardtest.Choice) *http.Request {
+func odd(c gatetest.Choice) *http.Request {
 	target, err := url.ParseRequestURI(c.Path)
 	if err != nil {
 		return nil
@@ -157,10 +157,10 @@ func odd(c guardtest.Choice) *http.Request {
 }
 
 func TestMiddleware_OddRequests_GetNoMoreThanPlainOnes(t *testing.T) {
-	guardtest.TestChoices(t, []string{guardtest.ByHeader, guardtest.ByClient, guardtest.ByRoute},
-		func(client *rratelimiter.Client, by string) func(guardtest.Choice) bool {
+	gatetest.TestChoices(t, []string{gatetest.ByHeader, gatetest.ByClient, gatetest.ByRoute},
+		func(client *rratelimiter.Client, by string) func(gatetest.Choice) bool {
 			handler := parsed(t, rulestest.Contract(by)).Middleware(client)(granted)
-			return func(c guardtest.Choice) bool {
+			return func(c gatetest.Choice) bool {
 				r := odd(c)
 				return r != nil && serve(handler, r).Code == good
 			}
@@ -169,19 +169,19 @@ func TestMiddleware_OddRequests_GetNoMoreThanPlainOnes(t *testing.T) {
 
 // TestForwardAuth_OddRequests_GetNoMoreThanPlainOnes, with the host in a header or in the URI.
 func TestForwardAuth_OddRequests_GetNoMoreThanPlainOnes(t *testing.T) {
-	for name, describe := range map[string]func(h http.Header, c guardtest.Choice){
-		"headers": func(h http.Header, c guardtest.Choice) {
+	for name, describe := range map[string]func(h http.Header, c gatetest.Choice){
+		"headers": func(h http.Header, c gatetest.Choice) {
 			h["X-Forwarded-Host"], h["X-Forwarded-Uri"] = []string{c.Host}, []string{c.Path}
 		},
-		"an absolute URI": func(h http.Header, c guardtest.Choice) {
+		"an absolute URI": func(h http.Header, c gatetest.Choice) {
 			h["X-Forwarded-Uri"] = []string{"https://" + c.Host + c.Path}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			guardtest.TestChoices(t, []string{guardtest.ByHeader, guardtest.ByClient, guardtest.ByRoute},
-				func(client *rratelimiter.Client, by string) func(guardtest.Choice) bool {
+			gatetest.TestChoices(t, []string{gatetest.ByHeader, gatetest.ByClient, gatetest.ByRoute},
+				func(client *rratelimiter.Client, by string) func(gatetest.Choice) bool {
 					handler := parsed(t, rulestest.Contract(by)).ForwardAuth(client)
-					return func(c guardtest.Choice) bool {
+					return func(c gatetest.Choice) bool {
 						r := request("GET /auth")
 						r.RemoteAddr = "10.0.0.1:9"
 						for _, h := range c.Headers {
@@ -200,7 +200,7 @@ func TestForwardAuth_OddRequests_GetNoMoreThanPlainOnes(t *testing.T) {
 // TestMiddleware_InFlight_PlacesReturn: of one rule, of rules that decide together or one after another, and
 // in shadow mode. A request that a later rule denies holds nothing.
 func TestMiddleware_InFlight_PlacesReturn(t *testing.T) {
-	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+	gatetest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		set := parsed(t, `
 match: all
 rules:

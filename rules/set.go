@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/internal/gate"
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 	"github.com/rratelimiter/rratelimiter/rules/internal/ruleset"
 )
@@ -81,4 +81,4 @@ func Matched(ctx context.Context) []string { return ruleset.Matched(ctx) }
 
 // Settle sets the final cost of a request for all rules that admitted it. httplimit.Settle and
 // grpclimit.Settle do the same, unless another middleware is between the rules and the handler.
-func Settle(ctx context.Context, cost int64) error { return guard.SettleByFile(ctx, "rules", cost) }
+func Settle(ctx context.Context, cost int64) error { return gate.SettleByFile(ctx, "rules", cost) }

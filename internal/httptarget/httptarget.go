@@ -230,3 +230,12 @@ func CheckPath(path string) error {
 	return fmt.Errorf("%q in the path %q is in no request's path: leave out a query, and write %s for the character",
 		odd, path, url.PathEscape(string(odd)))
 }
+
+// Exempt reports whether a full method of gRPC, as "/grpc.health.v1.Health/Check", is limited only on
+// demand: health checks and reflection.
+func Exempt(method string) bool {
+	service := strings.TrimPrefix(method, "/")
+	service = service[:max(0, strings.LastIndexByte(service, '/'))]
+	return service == "grpc.health.v1.Health" ||
+		strings.HasPrefix(service, "grpc.reflection.") && strings.HasSuffix(service, ".ServerReflection")
+}

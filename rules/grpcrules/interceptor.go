@@ -15,7 +15,7 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/grpclimit"
 	"github.com/rratelimiter/rratelimiter/httplimit"
-	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/internal/gate"
 	"github.com/rratelimiter/rratelimiter/rules"
 	"github.com/rratelimiter/rratelimiter/rules/internal/ruleset"
 )
@@ -43,7 +43,7 @@ func unused(context.Context, grpclimit.Call) (grpclimit.Limiter, error) { return
 // fileOption is an option with the settings of a file.
 type fileOption struct {
 	grpclimit.Option
-	guard.SettingsOption
+	gate.SettingsOption
 }
 
 // byFile returns the options of an interceptor that decides by a file.
@@ -58,7 +58,7 @@ func byFile(interceptor string, set *rules.Set, client *rratelimiter.Client,
 			call, _ := request.(grpclimit.Call) // as all of grpclimit
 			return requestOf(ctx, call, file.Address())
 		})
-	return append(slices.Clip(opts), fileOption{SettingsOption: func(to *guard.Settings) {
+	return append(slices.Clip(opts), fileOption{SettingsOption: func(to *gate.Settings) {
 		to.LimitsHealth = true // a rule may name them
 		decides(to)
 	}})

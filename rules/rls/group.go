@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/internal/gate"
 	"github.com/rratelimiter/rratelimiter/internal/outage"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
@@ -21,7 +21,7 @@ import (
 // group is descriptors of one cost that one call decides: all take their permits, or none does.
 type group struct {
 	members []*descriptor
-	joint   guard.Joint // of the members
+	joint   gate.Joint // of the members
 	request outage.Request
 	answer  outage.Answer
 	each    []rratelimiter.Decision // of the policies of all members
@@ -102,13 +102,13 @@ func (g *group) conclude(refunded bool) {
 	}
 }
 
-func (desc *descriptor) open(client *rratelimiter.Client) guard.Member {
+func (desc *descriptor) open(client *rratelimiter.Client) gate.Member {
 	key, plain := strings.CutPrefix(desc.name, namePrefix+":")
 	if r := desc.rule; r.limiters != nil && plain && len(desc.limits) == len(r.limits) {
-		return guard.Member{Limiter: r.limiters.Limiter(key), Policies: r.policies}
+		return gate.Member{Limiter: r.limiters.Limiter(key), Policies: r.policies}
 	}
 	policies := policiesOf(desc.limits)
-	return guard.Member{Limiter: limit.New(client, desc.name, policies...), Policies: policies}
+	return gate.Member{Limiter: limit.New(client, desc.name, policies...), Policies: policies}
 }
 
 func policiesOf(limits []*rateLimit) []limit.Policy {

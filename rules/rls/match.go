@@ -11,7 +11,8 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/internal/gate"
+	"github.com/rratelimiter/rratelimiter/internal/identity"
 	"github.com/rratelimiter/rratelimiter/internal/outage"
 )
 
@@ -50,10 +51,10 @@ func (d *domain) nameOf(desc *descriptor) string {
 		}
 		parts = append(parts, entry.GetKey(), value)
 		if prefix == namePrefix && d.slotBy != "" && entry.GetKey() == d.slotBy {
-			prefix = "{" + guard.Name(prefix, guard.JoinKeys(d.name, value)) + "}"
+			prefix = "{" + identity.Name(prefix, identity.Join(d.name, value)) + "}"
 		}
 	}
-	return guard.Name(prefix, guard.JoinKeys(parts...))
+	return identity.Name(prefix, identity.Join(parts...))
 }
 
 // resolve finds the limits of each descriptor.
@@ -115,11 +116,11 @@ type descriptor struct {
 	action  action
 	hits    uint64
 
-	name   string       // of its limiter; "" without one
-	member guard.Member // its limiter, if Redis decides it
-	joint  bool         // it takes its permits with others of the request, or none
-	cost   uint64       // the hits of this descriptor and of those equal to it
-	equal  *descriptor  // the next descriptor of the same limiter, which this one decides too
+	name   string      // of its limiter; "" without one
+	member gate.Member // its limiter, if Redis decides it
+	joint  bool        // it takes its permits with others of the request, or none
+	cost   uint64      // the hits of this descriptor and of those equal to it
+	equal  *descriptor // the next descriptor of the same limiter, which this one decides too
 	status *ratelimit.RateLimitResponse_DescriptorStatus
 	over   bool // even if the status hides it, in shadow mode
 }
@@ -170,7 +171,7 @@ func (desc *descriptor) setStatus(one *rateLimit, decision rratelimiter.Decision
 	if left <= 0 {
 		left = one.reset(time.Now())
 	}
-	result.DurationUntilReset = &durationpb.Duration{Seconds: guard.RoundUp(left, time.Second)}
+	result.DurationUntilReset = &durationpb.Duration{Seconds: gate.RoundUp(left, time.Second)}
 	desc.status, desc.over = result, !decision.Allowed
 }
 

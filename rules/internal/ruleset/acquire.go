@@ -9,8 +9,9 @@ import (
 	"sync/atomic"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/internal/gate"
 	"github.com/rratelimiter/rratelimiter/internal/httptarget"
+	"github.com/rratelimiter/rratelimiter/internal/identity"
 	"github.com/rratelimiter/rratelimiter/internal/inside"
 	"github.com/rratelimiter/rratelimiter/internal/outage"
 	"github.com/rratelimiter/rratelimiter/limit"
@@ -39,7 +40,7 @@ type door struct {
 	set      *Set
 	client   *rratelimiter.Client
 	read     Read
-	settings guard.Settings // of the middleware's options
+	settings gate.Settings // of the middleware's options
 
 	current atomic.Pointer[version]
 	mu      sync.Mutex // guards changes of current
@@ -50,11 +51,11 @@ type Read func(ctx context.Context, file *File, request any) *Request
 
 // ByFile returns the option of a middleware that decides by the rules of a set. It panics if the client is
 // nil, with a text that names the caller.
-func ByFile(caller string, set *Set, client *rratelimiter.Client, read Read) guard.SettingsOption {
+func ByFile(caller string, set *Set, client *rratelimiter.Client, read Read) gate.SettingsOption {
 	if client == nil {
 		panic(caller + ": the client is nil")
 	}
-	return func(to *guard.Settings) {
+	return func(to *gate.Settings) {
 		to.Guard = outage.New(to.Deadline, to.Changed) // a reload keeps it
 		d := &door{set: set, client: client, read: read, settings: *to}
 		to.Choices = d.choices
@@ -66,15 +67,15 @@ func ByFile(caller string, set *Set, client *rratelimiter.Client, read Read) gua
 type version struct {
 	file    *File
 	client  *rratelimiter.Client
-	options guard.Settings // of the middleware
-	opened  sync.Map       // *limits to *opened
+	options gate.Settings // of the middleware
+	opened  sync.Map      // *limits to *opened
 
 	mu       sync.Mutex
-	settings map[settings]*guard.Settings // guarded by mu: of rules with equal settings
+	settings map[settings]*gate.Settings // guarded by mu: of rules with equal settings
 }
 
-func newVersion(file *File, client *rratelimiter.Client, options guard.Settings) *version {
-	return &version{file: file, client: client, options: options, settings: make(map[settings]*guard.Settings)}
+func newVersion(file *File, client *rratelimiter.Client, options gate.Settings) *version {
+	return &version{file: file, client: client, options: options, settings: make(map[settings]*gate.Settings)}
 }
 
 // now returns the current version.
@@ -104,11 +105,11 @@ func Matched(ctx context.Context) []string {
 
 // choices returns what decides a request, in order, and its context with the names of the rules. The default
 // logger of slog gets the rules at debug level.
-func (d *door) choices(ctx context.Context, request any) (context.Context, []guard.Choice) {
+func (d *door) choices(ctx context.Context, request any) (context.Context, []gate.Choice) {
 	v := d.now()
 	r := d.read(ctx, v.file, request)
 	acquires := v.acquires(r)
-	choices, rules := make([]guard.Choice, len(acquires)), []string(nil)
+	choices, rules := make([]gate.Choice, len(acquires)), []string(nil)
 	for i := range acquires {
 		choices[i] = acquires[i].Choice
 		rules = append(rules, acquires[i].rules...)
@@ -128,10 +129,10 @@ func (d *door) choices(ctx context.Context, request any) (context.Context, []gua
 
 // acquire takes permits of some of a request's limits atomically, in one call.
 type acquire struct {
-	guard.Choice
+	gate.Choice
 	rules   []string
-	key     string      // of the first rule
-	members guard.Joint // nil if no others can join
+	key     string     // of the first rule
+	members gate.Joint // nil if no others can join
 }
 
 // acquires returns what takes the permits of a request, nil for nothing. If routers interpret its path in
@@ -173,7 +174,7 @@ func (v *version) acquires(r *Request) []acquire {
 
 // refused refuses a request that the file cannot read.
 func (v *version) refused(err error) []acquire {
-	return []acquire{{Choice: guard.Choice{Settings: v.settingsOf(refusing(settings{})), Err: err}}}
+	return []acquire{{Choice: gate.Choice{Settings: v.settingsOf(refusing(settings{})), Err: err}}}
 }
 
 // appendRule adds the acquires of a rule: one, if its limiters share a slot. A rule has them once for each
@@ -181,7 +182,7 @@ func (v *version) refused(err error) []acquire {
 func (v *version) appendRule(all []acquire, r *rule, request *Request, segments []string, m match) []acquire {
 	a := acquire{rules: []string{r.name}}
 	if m.unknown != nil {
-		a.Choice = guard.Choice{Settings: v.settingsOf(r.settings), Err: m.unknown}
+		a.Choice = gate.Choice{Settings: v.settingsOf(r.settings), Err: m.unknown}
 		return append(all, a)
 	}
 	if r.settings.costs {
@@ -191,7 +192,7 @@ func (v *version) appendRule(all []acquire, r *rule, request *Request, segments 
 	if r.key != nil && (!r.limits.ban || len(r.overrides) > 0) {
 		key, exact, err := keyOf(r.key, request, segments, m.condition)
 		if err != nil && !r.limits.ban {
-			a.Choice = guard.Choice{Settings: v.settingsOf(r.settings), Err: err}
+			a.Choice = gate.Choice{Settings: v.settingsOf(r.settings), Err: err}
 			return append(all, a)
 		}
 		a.key, chosen = key, r.limitsOf(key, exact)
@@ -225,7 +226,7 @@ func (v *version) appendLimits(all []acquire, r *rule, a acquire, l *limits) []a
 	}
 	o := v.open(r, l)
 	if l.ban {
-		a.Choice = guard.Choice{Settings: o.settings, Limiter: banned(r.prefix), Description: o.description, Banned: true,
+		a.Choice = gate.Choice{Settings: o.settings, Limiter: banned(r.prefix), Description: o.description, Banned: true,
 			Cost: 1}
 		return append([]acquire{a}, all...) // before any permits are taken
 	}
@@ -234,7 +235,7 @@ func (v *version) appendLimits(all []acquire, r *rule, a acquire, l *limits) []a
 	}
 	members := o.members(a.key)
 	for i, m := range members {
-		a.members = guard.Joint{m}
+		a.members = gate.Joint{m}
 		if i == 0 {
 			all = append(all, a)
 		} else if a.rules = nil; !all[len(all)-1].join(&a, v.cluster()) { // only the first one has the names
@@ -273,7 +274,7 @@ func (v *version) joinAdjacent(all []acquire) []acquire {
 	for i := range joined {
 		if a := &joined[i]; a.Limiter == nil && a.Err == nil {
 			limiter, policies := a.members.Limiter()
-			a.Limiter, a.Description = limiter, guard.Describe(policies...)
+			a.Limiter, a.Description = limiter, gate.Describe(policies...)
 		}
 	}
 	return joined
@@ -308,7 +309,7 @@ func (v *version) cluster() bool {
 }
 
 // settingsOf returns the settings of the middleware with those of the file and a rule.
-func (v *version) settingsOf(s settings) *guard.Settings {
+func (v *version) settingsOf(s settings) *gate.Settings {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	all, ok := v.settings[s]
@@ -326,11 +327,11 @@ func (v *version) settingsOf(s settings) *guard.Settings {
 
 // opened opens the limiters of the same limits.
 type opened struct {
-	settings    *guard.Settings
-	description *guard.Description
+	settings    *gate.Settings
+	description *gate.Description
 	policies    []limit.Policy
 	limiter     func(key string) *limit.Limiter // of the policies
-	redisson    guard.Joint
+	redisson    gate.Joint
 }
 
 // emptyKey is the key of an empty rest of a path, in names of limiters. No other key is encoded so.
@@ -345,13 +346,13 @@ func (v *version) open(r *rule, l *limits) *opened {
 	if l.ban {
 		s = refusing(s)
 	}
-	o := &opened{settings: v.settingsOf(s), description: guard.Describe(l.all()...), policies: l.policies}
+	o := &opened{settings: v.settingsOf(s), description: gate.Describe(l.all()...), policies: l.policies}
 	if r.key == nil {
 		all := limit.New(v.client, r.prefix, l.policies...)
 		o.limiter = func(string) *limit.Limiter { return all }
 	} else {
 		keyed := limit.NewKeyed(v.client, r.prefix, l.policies...)
-		o.limiter = func(key string) *limit.Limiter { return keyed.Limiter(cmp.Or(guard.Key(key), emptyKey)) }
+		o.limiter = func(key string) *limit.Limiter { return keyed.Limiter(cmp.Or(identity.Key(key), emptyKey)) }
 	}
 	for _, shared := range l.redisson {
 		var opts []rratelimiter.LimiterOption
@@ -360,16 +361,16 @@ func (v *version) open(r *rule, l *limits) *opened {
 		}
 		limiter := v.client.Limiter(shared.name, opts...)
 		o.redisson = append(o.redisson,
-			guard.Member{Limiter: limiter, Policies: []limit.Policy{shared.named}, Shared: true})
+			gate.Member{Limiter: limiter, Policies: []limit.Policy{shared.named}, Shared: true})
 	}
 	v.opened.Store(l, o)
 	return o
 }
 
 // members opens the limiters of a key.
-func (o *opened) members(key string) guard.Joint {
+func (o *opened) members(key string) gate.Joint {
 	if len(o.policies) == 0 {
 		return o.redisson
 	}
-	return append(guard.Joint{{Limiter: o.limiter(key), Policies: o.policies}}, o.redisson...)
+	return append(gate.Joint{{Limiter: o.limiter(key), Policies: o.policies}}, o.redisson...)
 }

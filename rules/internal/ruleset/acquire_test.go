@@ -12,8 +12,8 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
-	"github.com/rratelimiter/rratelimiter/internal/guard"
-	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
+	"github.com/rratelimiter/rratelimiter/internal/gate"
+	"github.com/rratelimiter/rratelimiter/internal/gate/gatetest"
 	"github.com/rratelimiter/rratelimiter/internal/outage"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
@@ -21,7 +21,7 @@ import (
 // fileOption is an option with the settings of a file.
 type fileOption struct {
 	httplimit.Option
-	guard.SettingsOption
+	gate.SettingsOption
 }
 
 // middleware returns a function that has a set decide a request, and returns the status.
@@ -39,7 +39,7 @@ func middleware(set *Set, client *rratelimiter.Client) func(*http.Request) int {
 
 // TestDoor_Reload_KeepsTheState, and the deadline is that of the newest file.
 func TestDoor_Reload_KeepsTheState(t *testing.T) {
-	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+	gatetest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		rules := "rules: [{name: a, match: /a, key: ip, limits: 9/h}, {name: b, match: /b, key: ip, limits: 9/h, shadow: true}]"
 		set := new(Set)
 		set.Replace(parsed(t, "deadline: 1s\n"+rules))
@@ -73,7 +73,7 @@ func TestDoor_Reload_KeepsTheState(t *testing.T) {
 func TestDoor_ConcurrentRequests_AgreeOnTheNewestFile(t *testing.T) {
 	set := new(Set)
 	set.Replace(parsed(t, one("ban: true")))
-	d := &door{set: set, client: offline, settings: guard.Settings{Guard: outage.New(time.Second, nil)}}
+	d := &door{set: set, client: offline, settings: gate.Settings{Guard: outage.New(time.Second, nil)}}
 	for range 200 {
 		newest := parsed(t, one("key: ip, limits: 1/s"))
 		var requests sync.WaitGroup

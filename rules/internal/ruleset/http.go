@@ -9,8 +9,8 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/internal/httptarget"
+	"github.com/rratelimiter/rratelimiter/internal/identity"
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
@@ -27,7 +27,7 @@ func (s *File) HTTP(r *http.Request) *Request {
 		Path: func(allowSlashes bool) (httptarget.Path, error) {
 			path, err := httptarget.ReadURL(r.URL, allowSlashes)
 			if err != nil {
-				return path, guard.Invalidf("rules: %v", err)
+				return path, identity.Invalidf("rules: %v", err)
 			}
 			return path, nil
 		},
@@ -41,7 +41,7 @@ func (s *File) HTTP(r *http.Request) *Request {
 }
 
 // errFragment is the error of a target that other servers end at its number sign, a path or a query.
-var errFragment = guard.Invalidf("rules: the target has a #, which ends it for some servers")
+var errFragment = identity.Invalidf("rules: the target has a #, which ends it for some servers")
 
 // Forwarded returns the request that a proxy describes in the headers of r. Its client is unknown, an
 // error, if the peer is not a trusted proxy: the peer's address would be that of all clients.
@@ -74,13 +74,13 @@ func (s *File) Forwarded(r *http.Request) *Request {
 		}
 		path, err := httptarget.ReadPath(uri.path, allowSlashes)
 		if err != nil {
-			return path, guard.Invalidf("rules: the path %q: %v", rulefile.Clip(uri.path), err)
+			return path, identity.Invalidf("rules: the path %q: %v", rulefile.Clip(uri.path), err)
 		}
 		return path, nil
 	}
 	o.Length = -1 // the proxy sends no body
 	o.Client = sync.OnceValues(func() (netip.Addr, error) {
-		if peer, err := guard.ParseAddr(r.RemoteAddr); err == nil && !guard.Contains(s.address.Trusted, peer) {
+		if peer, err := identity.ParseAddr(r.RemoteAddr); err == nil && !identity.Contains(s.address.Trusted, peer) {
 			return netip.Addr{}, fmt.Errorf("rules: the proxy %v is not trusted: add it to address.trusted", peer)
 		}
 		return s.address.Client(r)
@@ -125,7 +125,7 @@ func (s *File) uriOf(r *http.Request) (u uri, err error) {
 	u.host, u.path, _ = strings.Cut(rest, "/")
 	u.host = u.host[strings.LastIndexByte(u.host, '@')+1:]
 	if !httptarget.IsHost(u.host) { // a proxy may have joined its own scheme and host with an absolute URI
-		return uri{}, guard.Invalidf("rules: the host %q of the URI is invalid", rulefile.Clip(u.host))
+		return uri{}, identity.Invalidf("rules: the host %q of the URI is invalid", rulefile.Clip(u.host))
 	}
 	return u, nil
 }

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/internal/httptarget"
+	"github.com/rratelimiter/rratelimiter/internal/identity"
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 )
 
@@ -103,10 +103,10 @@ func (d *decoder) overridePart(n *rulefile.Node, text string, part keyPart, r *r
 			}
 		}
 		if part.kind != "header" {
-			return guard.Hash(text)
+			return identity.Hash(text)
 		}
 	case "query":
-		return guard.Hash(text)
+		return identity.Hash(text)
 	case "path":
 		isRest := func(c *condition) bool { return c.rest == part.name }
 		if hasSlash(text) && !d.allowSlashes && !slices.ContainsFunc(r.conditions, isRest) {
@@ -145,7 +145,7 @@ func (d *decoder) addressKey(n *rulefile.Node, text string) string {
 }
 
 func (d *decoder) keyOfAddress(addr netip.Addr) string {
-	key, err := guard.AddressKey(addr, d.address.IPv4Bits, d.address.IPv6Bits)
+	key, err := identity.AddressKey(addr, d.address.IPv4Bits, d.address.IPv6Bits)
 	if err != nil {
 		return "" // the address settings are wrong, and reported
 	}
@@ -171,7 +171,7 @@ func keyOfTexts(texts []string) string {
 	if len(texts) == 1 {
 		return texts[0]
 	}
-	return guard.JoinKeys(texts...)
+	return identity.Join(texts...)
 }
 
 func (p keyPart) of(r *Request, segments []string, c *condition) (text string, exact bool, err error) {
@@ -183,10 +183,10 @@ func (p keyPart) of(r *Request, segments []string, c *condition) (text string, e
 		return r.valuesOf(p.name).key("header " + p.name)
 	case "hashed_header":
 		text, exact, err = r.valuesOf(p.name).key("header " + p.name)
-		return guard.Hash(text), exact, err
+		return identity.Hash(text), exact, err
 	case "cookie", "query": // which are often secrets
 		text, exact, err = r.valuesOf(p.name).key(strings.Replace(p.name, ":", " ", 1))
-		return guard.Hash(text), exact, err
+		return identity.Hash(text), exact, err
 	case "path":
 		if text = c.wildcard(segments, p.name); text == "" && p.name != c.rest {
 			err = errNoValue

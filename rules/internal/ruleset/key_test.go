@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/internal/gate"
 	"github.com/rratelimiter/rratelimiter/limit"
 	"github.com/rratelimiter/rratelimiter/rules/internal/rulestest"
 )
@@ -33,7 +33,7 @@ func TestFile_LongRequest_IsReadOnce(t *testing.T) {
 	r.Header["X-Kind"] = append(make([]string, 10_000), " k ")
 	r.Header["X-Forwarded-For"] = []string{strings.Repeat(",", 10_000) + "203.0.113.9"}
 	decide := func(file *File, read func(*http.Request) *Request) uint64 {
-		v := newVersion(file, offline, guard.Settings{})
+		v := newVersion(file, offline, gate.Settings{})
 		return rulestest.Allocated(func() { assert.Empty(t, v.acquires(read(r))) })
 	}
 	once := decide(one, one.HTTP)
@@ -41,7 +41,7 @@ func TestFile_LongRequest_IsReadOnce(t *testing.T) {
 
 	refused := func(read func(*http.Request) *Request) uint64 {
 		return rulestest.Allocated(func() {
-			all := newVersion(hundred, offline, guard.Settings{}).acquires(read(r))
+			all := newVersion(hundred, offline, gate.Settings{}).acquires(read(r))
 			if assert.Len(t, all, 1) {
 				assert.ErrorIs(t, all[0].Err, limit.ErrInvalidRequest)
 			}
@@ -69,7 +69,7 @@ func TestFile_ManyHeaders_AreReadOnce(t *testing.T) {
 			text += fmt.Sprintf("- {name: r%d, match: {headers: {X-Header%d: a}}, key: all, limits: 1/s}\n", i, i)
 		}
 		file := parsed(t, text)
-		v := newVersion(file, offline, guard.Settings{})
+		v := newVersion(file, offline, gate.Settings{})
 		return rulestest.Allocated(func() { assert.Empty(t, v.acquires(file.HTTP(r))) })
 	}
 	one := decide(1)

@@ -13,7 +13,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
-	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/internal/gate"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -67,7 +67,7 @@ func (c changing) Mode() rueidis.ClientMode { return *c.mode }
 
 func TestVersion_ModeOfTheClientChanges_IsAskedFor(t *testing.T) {
 	mode := rueidis.ClientModeCluster
-	v := newVersion(noRules, rratelimiter.New(changing{mode: &mode}), guard.Settings{})
+	v := newVersion(noRules, rratelimiter.New(changing{mode: &mode}), gate.Settings{})
 	require.True(t, v.cluster())
 	mode = rueidis.ClientModeStandalone
 	require.False(t, v.cluster())
@@ -77,7 +77,7 @@ func TestVersion_ModeOfTheClientChanges_IsAskedFor(t *testing.T) {
 func TestAcquires_Cluster_JoinsRulesOfOneSlot(t *testing.T) {
 	acquires := func(client *rratelimiter.Client, file string) [][]string {
 		var names [][]string
-		for _, s := range newVersion(parsed(t, file), client, guard.Settings{}).acquires(ofHTTP(request("GET /"))) {
+		for _, s := range newVersion(parsed(t, file), client, gate.Settings{}).acquires(ofHTTP(request("GET /"))) {
 			_, err := s.Limiter.Take(ended, 1)
 			require.True(t, errors.Is(err, context.Canceled), "%v", err)
 			names = append(names, s.rules)
@@ -96,12 +96,12 @@ func TestAcquires_Cluster_JoinsRulesOfOneSlot(t *testing.T) {
 
 // A file without settings keeps those of the options.
 func TestSettings_File_ReplacesThoseOfTheOptions(t *testing.T) {
-	options := guard.Settings{Mode: limit.Open, Deadline: time.Second, Wait: time.Minute, MaxWaiting: 3}
-	for fields, want := range map[string]guard.Settings{
+	options := gate.Settings{Mode: limit.Open, Deadline: time.Second, Wait: time.Minute, MaxWaiting: 3}
+	for fields, want := range map[string]gate.Settings{
 		"}]": options,
 		", on_failure: closed, wait: 3s, shadow: true}]\ndeadline: 2s\nmax_waiting: 4\nspread: 5s\non_invalid: on_failure": {
 			Mode: limit.Closed, Deadline: 2 * time.Second, Wait: 3 * time.Second, MaxWaiting: 4,
-			Spread: guard.Spread{Most: 5 * time.Second}, Shadow: true, InvalidFails: true,
+			Spread: gate.Spread{Most: 5 * time.Second}, Shadow: true, InvalidFails: true,
 		},
 	} {
 		got := options
@@ -145,7 +145,7 @@ func FuzzParse(f *testing.F) {
 		r := request("GET /")
 		r.URL.Path = target
 		r.URL.RawPath = target
-		for _, e := range newVersion(file, offline, guard.Settings{}).acquires(file.HTTP(r)) {
+		for _, e := range newVersion(file, offline, gate.Settings{}).acquires(file.HTTP(r)) {
 			if e.Err == nil {
 				_, _ = e.Limiter.Take(ended, 1)
 			}

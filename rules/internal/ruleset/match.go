@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/internal/httptarget"
+	"github.com/rratelimiter/rratelimiter/internal/identity"
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 )
 
@@ -271,7 +271,7 @@ type header struct {
 }
 
 // errNoValue is the error of a request whose path leaves a wildcard empty.
-var errNoValue = guard.Invalidf("rules: a wildcard of the path is empty")
+var errNoValue = identity.Invalidf("rules: a wildcard of the path is empty")
 
 const maxHeaders = 32
 
@@ -420,12 +420,12 @@ func (c *condition) accepts(r *Request) (ok, exact bool, unknown error) {
 		}
 		exact = exact && only
 	}
-	if c.rpc && len(c.segments) == 0 && guard.Exempt(r.Method) {
+	if c.rpc && len(c.segments) == 0 && httptarget.Exempt(r.Method) {
 		return false, false, nil // limited only by a rule that names the service
 	}
 	if len(c.ranges) > 0 {
 		client, err := r.Client()
-		return err == nil && guard.Contains(c.ranges, client), exact && err == nil, err
+		return err == nil && identity.Contains(c.ranges, client), exact && err == nil, err
 	}
 	return true, exact, nil
 }
@@ -436,7 +436,7 @@ type clientRanges []netip.Prefix
 // UnmarshalNode decodes ranges, and reports those that have no clients.
 func (r *clientRanges) UnmarshalNode(d *rulefile.Decoder, n *rulefile.Node) {
 	for _, network := range rulefile.ListOf[rulefile.Range](d, n) {
-		if guard.IsTranslation(network.Prefix) {
+		if identity.IsTranslation(network.Prefix) {
 			d.Fail(n, "%v has no clients: they are known by the IPv4 addresses that it stands for", network)
 		}
 		*r = append(*r, network.Prefix)

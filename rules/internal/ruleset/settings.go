@@ -12,7 +12,8 @@ import (
 	"time"
 
 	"github.com/rratelimiter/rratelimiter/httplimit"
-	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/internal/gate"
+	"github.com/rratelimiter/rratelimiter/internal/identity"
 	"github.com/rratelimiter/rratelimiter/internal/notation"
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 	"github.com/rratelimiter/rratelimiter/limit"
@@ -32,7 +33,7 @@ type settings struct {
 }
 
 // apply changes the settings of an interceptor or a Middleware to those that a rule has.
-func (s settings) apply(to *guard.Settings) {
+func (s settings) apply(to *gate.Settings) {
 	if s.OnFailure.stated {
 		to.Mode = s.OnFailure.mode
 	}
@@ -55,7 +56,7 @@ type fileSettings struct {
 }
 
 // apply is that of settings, for all rules.
-func (s fileSettings) apply(to *guard.Settings) {
+func (s fileSettings) apply(to *gate.Settings) {
 	to.Deadline = cmp.Or(time.Duration(s.Deadline), to.Deadline)
 	to.Spread.Most = cmp.Or(time.Duration(s.Spread), to.Spread.Most)
 	to.MaxWaiting = cmp.Or(int(s.MaxWaiting), to.MaxWaiting)
@@ -211,12 +212,12 @@ func (c *cost) of(r *Request) (int64, error) {
 	case c.header != "":
 		v := r.valuesOf(string(c.header))
 		if len(v.sent) != 1 || !v.clear {
-			return 1, guard.Lackingf("header "+string(c.header), "rules: %d values of the header %s, want one, the cost",
+			return 1, identity.Lackingf("header "+string(c.header), "rules: %d values of the header %s, want one, the cost",
 				len(v.sent), c.header)
 		}
 		permits, err := strconv.ParseUint(v.one, 10, 53)
 		if err != nil {
-			return 1, guard.Invalidf("rules: the header %s is %q, want the cost, a whole number", c.header,
+			return 1, identity.Invalidf("rules: the header %s is %q, want the cost, a whole number", c.header,
 				rulefile.Clip(v.one))
 		}
 		return max(1, int64(permits)), nil
@@ -265,7 +266,7 @@ func (s *skip) skips(r *Request, readings [][]string) bool {
 		return false
 	}
 	client, err := r.Client()
-	return err == nil && guard.Contains(s.ranges, client)
+	return err == nil && identity.Contains(s.ranges, client)
 }
 
 func (s *skip) hasPaths(readings [][]string) bool {

@@ -4,8 +4,8 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/internal/httptarget"
+	"github.com/rratelimiter/rratelimiter/internal/identity"
 )
 
 // values are the values of one part of a request. They are read once for all rules.
@@ -171,11 +171,11 @@ func (v *values) has(value string) (ok, exact bool) {
 func (v *values) key(what string) (text string, exact bool, err error) {
 	switch {
 	case len(v.sent) != 1 || v.one == "":
-		return "", false, guard.Lackingf(what, "rules: %d values of the %s, want one that is not empty", len(v.sent), what)
+		return "", false, identity.Lackingf(what, "rules: %d values of the %s, want one that is not empty", len(v.sent), what)
 	case !v.clear:
-		return "", false, guard.Lackingf(what, "rules: servers read the %s in several ways, want one value", what)
+		return "", false, identity.Lackingf(what, "rules: servers read the %s in several ways, want one value", what)
 	case len(v.one) > httptarget.MaxLength:
-		return "", false, guard.Invalidf("rules: the %s has %d bytes, want at most %d", what, len(v.one),
+		return "", false, identity.Invalidf("rules: the %s has %d bytes, want at most %d", what, len(v.one),
 			httptarget.MaxLength)
 	}
 	return v.one, v.exact, nil

@@ -6,7 +6,7 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/internal/httptarget"
 	"github.com/rratelimiter/rratelimiter/internal/policy"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
@@ -87,7 +87,7 @@ func (r *rule) covers(c *condition) bool {
 
 // covers reports whether all requests that meet other meet c.
 func (c *condition) covers(other *condition) bool {
-	if c.rpc && len(c.segments) == 0 && len(other.segments) > 0 && guard.Exempt("/"+other.segments[0]+"/") {
+	if c.rpc && len(c.segments) == 0 && len(other.segments) > 0 && httptarget.Exempt("/"+other.segments[0]+"/") {
 		return false
 	}
 	return c.rpc == other.rpc && c.pattern.covers(&other.pattern) && c.coversMethods(other) &&

@@ -1,0 +1,134 @@
+package gate
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/rratelimiter/rratelimiter/internal/outage"
+	"github.com/rratelimiter/rratelimiter/limit"
+)
+
+// Settings are the options of the middleware of HTTP and the interceptors of gRPC that a gate or a file of
+// rules knows. Some are of one of the two.
+type Settings struct {
+	Follows      bool          // the counts of providers, of outgoing calls
+	Kinds        []string      // of these counts; nil for requests
+	Wait         time.Duration // in place of a denial; 0 for none, or for outgoing calls Forever
+	Shadow       bool          // every request passes
+	Spread       Spread
+	Mode         limit.FailureMode
+	InvalidFails bool // the mode decides invalid requests too
+	LimitsHealth bool // calls of gRPC's health and reflection services are limited too
+	Deadline     time.Duration
+	MaxWaiting   int // 0 for the default
+	Denied       int // the status of HTTP of a denial; 0 for the default
+	// Refunds reports whether a request is refunded whose response has a status of HTTP, unless its
+	// handler settles. It may be nil.
+	Refunds func(status int) bool
+	Keeps   bool // the end of a request is unknown: it is not refunded, and holds its permits for their lease
+	Headers int  // the style of httplimit
+	Changed outage.Changed
+	// Choices returns what decides a request by the rules of a file, in order, and the request's context with
+	// their names. It is nil for other middleware. The request is a *http.Request or a grpclimit.Call.
+	Choices func(ctx context.Context, request any) (context.Context, []Choice)
+	Guard   *outage.Guard // that several share; nil for one with this Deadline and Changed
+}
+
+// The defaults. The deadline is long enough for a healthy Redis on a busy host.
+const (
+	defaultDeadline   = 500 * time.Millisecond
+	defaultMaxWaiting = 1000 // of a server; a client has no bound
+)
+
+// OpenGuard returns the shared Guard, or a new one with these settings.
+func (s *Settings) OpenGuard() *outage.Guard {
+	if s.Guard != nil {
+		return s.Guard
+	}
+	return outage.New(s.Deadline, s.Changed)
+}
+
+// NewSettings returns the defaults.
+func NewSettings() Settings {
+	return Settings{Deadline: defaultDeadline, Spread: Spread{Random: rand.Int64N}}
+}
+
+// SettingsOption is an option of a package above the middleware: it changes the settings. A struct with a
+// SettingsOption and a nil Option of httplimit or grpclimit is such an Option too.
+type SettingsOption func(*Settings)
+
+// SetOptions changes the settings.
+func (c SettingsOption) SetOptions(s *Settings) { c(s) }
+
+// Apply applies options to settings, in order. A nil option has no effect.
+func Apply[O any](s *Settings, options []O, apply func(O)) {
+	for _, option := range options {
+		if above, ok := any(option).(interface{ SetOptions(s *Settings) }); ok {
+			above.SetOptions(s)
+		} else if any(option) != nil {
+			apply(option)
+		}
+	}
+}
+
+// The functions below are the options that packages have in common. Each checks its argument, and
+// panics with a text that begins with the name of the package.
+
+// Wait is the option of the longest wait.
+func Wait(pkg string, d time.Duration) SettingsOption {
+	if d <= 0 {
+		panic(fmt.Sprintf("%s: Wait: the duration is not positive: %v", pkg, d))
+	}
+	return func(s *Settings) { s.Wait = d }
+}
+
+// MaxWaiting is the option of the largest number of waiters.
+func MaxWaiting(pkg string, n int) SettingsOption {
+	if n < 1 {
+		panic(fmt.Sprintf("%s: MaxWaiting: the number is below 1: %d", pkg, n))
+	}
+	return func(s *Settings) { s.MaxWaiting = n }
+}
+
+// SpreadBy is the option of the random part of times to retry.
+func SpreadBy(pkg string, d time.Duration) SettingsOption {
+	if d < 0 {
+		panic(fmt.Sprintf("%s: Spread: the duration is negative: %v", pkg, d))
+	}
+	return func(s *Settings) { s.Spread.Most = d }
+}
+
+// OnFailure is the option of the mode.
+func OnFailure(pkg string, mode limit.FailureMode) SettingsOption {
+	if mode != limit.Open && !(mode >= 0 && mode <= 1) { // it may be no number
+		panic(fmt.Sprintf("%s: OnFailure: a share of the limit is %v, want above 0, at most 1", pkg, float64(mode)))
+	}
+	return func(s *Settings) { s.Mode = mode }
+}
+
+// Deadline is the option of the deadline.
+func Deadline(pkg string, d time.Duration) SettingsOption {
+	if d <= 0 {
+		panic(fmt.Sprintf("%s: Deadline: the duration is not positive: %v", pkg, d))
+	}
+	return func(s *Settings) { s.Deadline = d }
+}
+
+// MustCheck panics if every call of a limiter fails. The text begins with the call.
+func MustCheck(call string, l outage.Limiter) {
+	if outage.IsNil(l) {
+		return
+	}
+	if err := outage.CheckLimiter(l); err != nil {
+		panic(fmt.Sprintf("%s: %v", call, err))
+	}
+}
+
+// MustShare panics with a mode that is a share of the limit if the policies are unknown.
+func MustShare(call string, mode limit.FailureMode, l outage.Limiter) {
+	if mode > 0 && !outage.IsNil(l) && !outage.HasShare(l) {
+		panic(fmt.Sprintf("%s: the policies of limiter %q are unknown: pass InitialRate to it, for Local", call, l.Name()))
+	}
+}
