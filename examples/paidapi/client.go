@@ -18,8 +18,8 @@ import (
 // newClient returns a client of the paid API. All processes that use the same name on the same Redis
 // share the quota, and its pauses.
 func newClient(client *rratelimiter.Client, name string, pauses bool) *http.Client {
-	quota := limit.TokenBucket{Capacity: 5, Refill: 20, Interval: time.Second} // 20 per second, bursts of 5
-	policies := []limit.Policy{quota, limit.Pause{Most: time.Hour}}
+	rate := limit.TokenBucket{Capacity: 5, Refill: 20, Interval: time.Second} // 20 per second, bursts of 5
+	policies := []limit.Policy{rate, limit.Pause{Most: time.Hour}}
 	if !pauses {
 		policies = policies[:1]
 	}
