@@ -50,7 +50,7 @@ func (w *wire) Arguments(b *engine.Batch, now time.Time) {
 		permits = strconv.FormatInt(total, 10)
 	}
 	switch {
-	case b.Ordered && b.Full:
+	case b.Ordered && detail:
 		flags = flagDetail + flagOrdered + flagWaits
 	case b.Ordered:
 		flags = flagOrdered + flagWaits

@@ -164,7 +164,7 @@ func TestLimiter_InvalidInput_IsRefusedUnsent(t *testing.T) {
 		before := f.Redis.CommandCount()
 		for _, n := range []int64{0, -1, math.MinInt64, 1 << 32} {
 			calls := everyCallWith(good, n, Rate{})
-			for _, name := range []string{"TryAcquire", "Take", "TakeUpTo", "Acquire", "TryAcquireWithin"} {
+			for _, name := range []string{"TryAcquire", "Take", "TakeUpTo", "Acquire", "TryAcquireWithin", "TakeWithin"} {
 				assert.ErrorIs(t, calls[name](ctx), ErrInvalidPermits, "%s(%d)", name, n)
 			}
 			assert.ErrorIs(t, redistest.Err(good.TryAcquireWithin(ctx, n, 0)), ErrInvalidPermits, n)

@@ -17,6 +17,7 @@
 //
 //   - [Limiter.TryAcquireWithin] waits, and reports false if the permits return after a timeout.
 //   - [Limiter.Take] is TryAcquire that also returns the remaining permits and when to retry.
+//     [Limiter.TakeWithin] is a TryAcquireWithin that does.
 //   - [Limiter.TakeUpTo] takes as many permits as are free, for work in batches.
 //
 // [Limiter.Release] returns permits that were not used.

@@ -29,7 +29,8 @@ func TestStateError_CorruptState_NamesKeyAndField(t *testing.T) {
 			f.RequireGranted(l, 2)
 			harm(f)
 			before := f.Redis.Dump()
-			calls = append(calls, "TryAcquire", "Take", "Acquire", "TryAcquireWithin", "Release", "Drain", "AvailablePermits")
+			calls = append(calls, "TryAcquire", "Take", "Acquire", "TryAcquireWithin", "TakeWithin", "Release", "Drain",
+				"AvailablePermits")
 			for _, call := range calls {
 				err := everyCall(l)[call](t.Context())
 				var got *StateError

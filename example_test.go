@@ -185,6 +185,25 @@ func ExampleLimiter_TryAcquireWithin() {
 	// false <nil>
 }
 
+// A caller that does not wait long enough learns when its permit comes free.
+func ExampleLimiter_TakeWithin() {
+	redis := connect()
+	ctx := context.Background()
+	limiter := rratelimiter.New(redis).Limiter("paid-api",
+		rratelimiter.InitialRate(rratelimiter.Rate{Permits: 3, Interval: time.Minute}))
+
+	for _, permits := range []int64{3, 1} {
+		decision, err := limiter.TakeWithin(ctx, permits, 500*time.Millisecond)
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println(decision.Allowed, decision.Remaining, "left, retry after", decision.RetryAfter.Round(time.Minute))
+	}
+	// Output:
+	// true 0 left, retry after 0s
+	// false 0 left, retry after 1m0s
+}
+
 // Permits of a call that was not made return at once.
 func ExampleLimiter_Release() {
 	redis := connect()

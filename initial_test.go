@@ -19,7 +19,8 @@ var initial = Rate{Permits: 10, Interval: time.Second, KeepAlive: 3 * time.Secon
 
 // needRate are the calls of everyCall that need a rate, except for those that only read the
 // configuration.
-var needRate = []string{"TryAcquire", "TryAcquireWithin", "Acquire", "Take", "TakeUpTo", "Release", "Drain",
+var needRate = []string{"TryAcquire", "TryAcquireWithin", "TakeWithin", "Acquire", "Take", "TakeUpTo", "Release",
+	"Drain",
 	"AvailablePermits"}
 
 func TestInitialRate_NoRateInRedis_EachCallSetsItInOneMoreRoundTrip(t *testing.T) {

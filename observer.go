@@ -20,7 +20,7 @@ import (
 // [ErrPermitsExceedRate].
 type Observer struct {
 	// Decision reports the result of each call that asks for permits: TryAcquire, Take, TakeUpTo,
-	// TryAcquireWithin and Acquire; in package limit also TakeEach and Charge.
+	// TryAcquireWithin, TakeWithin and Acquire; in package limit also TakeEach and Charge.
 	Decision func(context.Context, DecisionInfo)
 
 	// RedisCall reports each call to Redis that asks for permits, once, however many pages of a
@@ -29,7 +29,7 @@ type Observer struct {
 	// [context.Background].
 	RedisCall func(context.Context, RedisCallInfo)
 
-	// Waiting reports that a call of TryAcquireWithin or Acquire begins to wait, and that it ends:
+	// Waiting reports that a call of TryAcquireWithin, TakeWithin or Acquire begins to wait, and that it ends:
 	// always both. A call waits while it is queued, if only for a reply of Redis.
 	Waiting func(context.Context, WaitingInfo)
 

@@ -72,7 +72,7 @@ func TestLimiter_RequestAboveTheRate_ChangesNothing(t *testing.T) {
 			t.Helper()
 			time.Sleep(2 * time.Minute) // a grant has expired, and stays until the next one
 			before, ttl := f.Redis.Dump(), f.Redis.TTL("limiter")
-			for _, name := range []string{"TryAcquire", "Take", "TryAcquireWithin", "Acquire"} {
+			for _, name := range []string{"TryAcquire", "Take", "TryAcquireWithin", "TakeWithin", "Acquire"} {
 				require.ErrorIs(t, everyCallWith(l, 11, Rate{})[name](t.Context()), ErrPermitsExceedRate)
 				require.Equal(t, before, f.Redis.Dump())
 				require.Equal(t, ttl, f.Redis.TTL("limiter"))
@@ -267,8 +267,9 @@ func everyCallWith(l *Limiter, permits int64, rate Rate) map[string]func(context
 		"TryAcquireWithin": func(ctx context.Context) error {
 			return redistest.Err(l.TryAcquireWithin(ctx, permits, time.Second))
 		},
-		"Acquire": func(ctx context.Context) error { return l.Acquire(ctx, permits) },
-		"Take":    func(ctx context.Context) error { return redistest.Err(l.Take(ctx, permits)) },
+		"TakeWithin": func(ctx context.Context) error { return redistest.Err(l.TakeWithin(ctx, permits, time.Second)) },
+		"Acquire":    func(ctx context.Context) error { return l.Acquire(ctx, permits) },
+		"Take":       func(ctx context.Context) error { return redistest.Err(l.Take(ctx, permits)) },
 		"TakeUpTo": func(ctx context.Context) error {
 			_, _, err := l.TakeUpTo(ctx, permits)
 			return err
@@ -301,5 +302,40 @@ func TestAvailablePermits_ClockPanics_CallerGetsThePanic(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		assert.PanicsWithValue(t, "a clock", func() { _, _ = client.Limiter("name").AvailablePermits(ctx) })
+	})
+}
+
+// TestTakeWithin_EachEnd_HasTheNumbers: ten permits return a minute after their grant.
+func TestTakeWithin_EachEnd_HasTheNumbers(t *testing.T) {
+	for name, test := range map[string]struct {
+		permits int64
+		timeout time.Duration
+		want    Decision
+		after   time.Duration
+	}{
+		"granted after a wait": {3, time.Hour, Decision{true, 10, 7, 0, time.Minute}, 50 * time.Second},
+		"denied at once":       {3, time.Second, Decision{false, 10, 2, 50 * time.Second, 50 * time.Second}, 0},
+		"granted at once":      {2, time.Second, Decision{true, 10, 0, 0, time.Minute}, 0},
+		"one try":              {3, 0, Decision{false, 10, 2, 50 * time.Second, 50 * time.Second}, 0},
+	} {
+		runWithRedis(t, name, func(t *testing.T, f *fixture) {
+			l := f.limiter(Rate{Permits: 10, Interval: time.Minute})
+			f.RequireGranted(l, 8)
+			time.Sleep(10 * time.Second)
+			begin := time.Now()
+			d, err := l.TakeWithin(t.Context(), test.permits, test.timeout)
+			require.NoError(t, err)
+			assert.Equal(t, test.want, d)
+			assert.Equal(t, test.after, time.Since(begin))
+		})
+	}
+	withRedis(t, func(t *testing.T, f *fixture) {
+		l := f.limiter(Rate{Permits: 10, Interval: time.Minute})
+		f.RequireGranted(l, 8)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		d, err := l.TakeWithin(ctx, 3, time.Hour)
+		require.ErrorIs(t, err, context.DeadlineExceeded, "the deadline of the context comes first")
+		assert.Zero(t, d)
 	})
 }

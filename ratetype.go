@@ -58,7 +58,7 @@ func (r Rate) validate() error {
 	return nil
 }
 
-// Decision is the result of [Limiter.Take]: whether the permits were granted, and the numbers for a
+// Decision is the result of [Limiter.Take] and [Limiter.TakeWithin]: whether the permits were granted, and the numbers for a
 // user of the caller.
 //
 // Remaining is never too high. It may be too low while more than 256 expired grants are still to be

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -229,7 +230,7 @@ func FuzzReplies(f *testing.F) {
 		require.True(t, err == nil && decision.Remaining >= 0 || decision == Decision{}, "%+v, %v", decision, err)
 		for name, call := range everyCall(l) {
 			answers(3)
-			limit, waits := time.Minute, name == "Acquire" || name == "TryAcquireWithin"
+			limit, waits := time.Minute, name == "Acquire" || strings.HasSuffix(name, "Within")
 			if waits {
 				limit = 5 * time.Millisecond
 			}

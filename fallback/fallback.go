@@ -105,6 +105,13 @@ func (l *Limiter) TryAcquireWithin(ctx context.Context, permits int64, timeout t
 	return a.Decision.Allowed, from, err
 }
 
+// TakeWithin is [Limiter.TryAcquireWithin] with the numbers, as [limit.Limiter.TakeWithin] has them.
+func (l *Limiter) TakeWithin(ctx context.Context, permits int64, timeout time.Duration) (rratelimiter.Decision, Source,
+	error) {
+	a, from, err := l.ask(ctx, permits, max(0, timeout))
+	return a.Decision, from, err
+}
+
 // Acquire is [Limiter.TryAcquireWithin] without a timeout: it waits until ctx ends. If it fails, it
 // holds no permits.
 func (l *Limiter) Acquire(ctx context.Context, permits int64) (Source, error) {
@@ -137,6 +144,9 @@ func (l *Limiter) ask(ctx context.Context, permits int64, wait time.Duration) (a
 	case a.Local:
 		from = Share
 	default:
+		if a.Waited && a.Left.Limit > 0 {
+			a.Decision = a.Left
+		}
 		from, err = Redis, a.Err
 	}
 	if wait == outage.Forever && err == nil && !a.Decision.Allowed {

@@ -290,3 +290,23 @@ func TestNew_Local_NeedsThePoliciesOfEachMember(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 	})
 }
+
+// TestTakeWithin_RedisAnswers_HasItsNumbers: those of the end of the wait.
+func TestTakeWithin_RedisAnswers_HasItsNumbers(t *testing.T) {
+	runEach(t, func(t *testing.T, f *redistest.Fixture, limiter limit.Joinable) {
+		l := New(limiter)
+		require.Equal(t, "granted by redis", answer(l.TryAcquire(t.Context(), 10)))
+		time.Sleep(time.Second)
+		denied := rratelimiter.Decision{Limit: 10, RetryAfter: 59 * time.Second, ResetAfter: 59 * time.Second}
+		granted := rratelimiter.Decision{Allowed: true, Limit: 10, Remaining: 7, ResetAfter: time.Minute}
+		for _, test := range []struct {
+			timeout time.Duration
+			want    rratelimiter.Decision
+		}{{-1, denied}, {time.Second, denied}, {time.Hour, granted}} {
+			d, from, err := l.TakeWithin(t.Context(), 3, test.timeout)
+			require.NoError(t, err)
+			assert.Equal(t, Redis, from)
+			assert.Equal(t, test.want, d, test.timeout)
+		}
+	})
+}

@@ -6,7 +6,6 @@ import (
 
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 	"github.com/rratelimiter/rratelimiter/internal/inside"
-	"github.com/rratelimiter/rratelimiter/internal/outage"
 	"github.com/rratelimiter/rratelimiter/internal/receipt"
 )
 
@@ -26,13 +25,9 @@ func (l *Limiter) Inside(inside.Key) inside.Fallback { return (*ofTaken)(l) }
 // ofTaken is a Limiter as a limit.Taken calls it.
 type ofTaken Limiter
 
-// Take takes permits, or waits for them as Acquire does.
-func (l *ofTaken) Take(ctx context.Context, permits int64, wait bool) (engine.Answer, receipt.Receipt, error) {
-	longest := time.Duration(0)
-	if wait {
-		longest = outage.Forever
-	}
-	a, _, err := (*Limiter)(l).ask(ctx, permits, longest)
+// Take takes permits, or waits for them as TakeWithin and Acquire do.
+func (l *ofTaken) Take(ctx context.Context, permits int64, wait time.Duration) (engine.Answer, receipt.Receipt, error) {
+	a, _, err := (*Limiter)(l).ask(ctx, permits, wait)
 	return engine.Answer(a.Decision), a.Receipt, err
 }
 

@@ -67,7 +67,9 @@ func TestTaken_Redis_IsSettled(t *testing.T) {
 		d, err = taken.Take(t.Context(), 2, l)
 		require.NoError(t, err)
 		assert.False(t, d.Allowed)
-		require.NoError(t, taken.Acquire(t.Context(), 9, l), "after a wait")
+		d, err = taken.TakeWithin(t.Context(), 9, time.Hour, l)
+		require.NoError(t, err)
+		assert.Equal(t, rratelimiter.Decision{Allowed: true, Limit: 10, Remaining: 1, ResetAfter: time.Minute}, d)
 		require.NoError(t, taken.Settle(t.Context()))
 		assert.EqualValues(t, 10, left())
 

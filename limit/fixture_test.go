@@ -153,6 +153,9 @@ var takingCalls = map[string]func(ctx context.Context, l *Limiter, permits int64
 	"TryAcquireWithin": func(ctx context.Context, l *Limiter, n int64) error {
 		return redistest.Err(l.TryAcquireWithin(ctx, n, time.Minute))
 	},
+	"TakeWithin": func(ctx context.Context, l *Limiter, n int64) error {
+		return redistest.Err(l.TakeWithin(ctx, n, time.Minute))
+	},
 	"Acquire": func(ctx context.Context, l *Limiter, n int64) error { return l.Acquire(ctx, n) },
 	"TakeUpTo": func(ctx context.Context, l *Limiter, n int64) error {
 		_, _, err := l.TakeUpTo(ctx, n)

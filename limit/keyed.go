@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/engine"
@@ -121,6 +122,12 @@ func (k *Keyed) Take(ctx context.Context, key string, permits int64) (rratelimit
 	var result engine.Result
 	err := k.try(ctx, key, engine.Ask{Permits: permits, Detail: true}, &result)
 	return rratelimiter.Decision(result.Answer), err
+}
+
+// TakeWithin is [Limiter.TakeWithin] of a key.
+func (k *Keyed) TakeWithin(ctx context.Context, key string, permits int64, timeout time.Duration) (
+	rratelimiter.Decision, error) {
+	return k.Limiter(key).TakeWithin(ctx, permits, timeout)
 }
 
 // Drain is [Limiter.Drain] of a key.

@@ -52,6 +52,10 @@ func TestKeyed_Calls_AreThoseOfTheLimiter(t *testing.T) {
 	require.NoError(t, err)
 	assert.EqualValues(t, 3, d.Remaining)
 	require.NoError(t, k.Acquire(t.Context(), "alice", 1))
+	d, err = k.TakeWithin(t.Context(), "alice", 3, time.Second)
+	require.NoError(t, err)
+	assert.False(t, d.Allowed)
+	assert.EqualValues(t, 2, d.Remaining)
 	assert.EqualValues(t, 2, peekAll(t, k.Limiter("alice"))[0].Remaining)
 	assert.EqualValues(t, 5, peekAll(t, k.Limiter("bob"))[0].Remaining)
 }

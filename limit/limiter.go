@@ -287,6 +287,22 @@ func (l *Limiter) TryAcquireWithin(ctx context.Context, permits int64, timeout t
 	return (*handle)(l).Wait(ctx, engine.Ask{Permits: permits}, deadline, new(engine.Result))
 }
 
+// TakeWithin is [Limiter.TryAcquireWithin] with the numbers of [Limiter.Take]. Those of a grant are of the end
+// of the wait. Those of a denial, at once or at the timeout, are of the last reply of Redis. RetryAfter then is the
+// time until the permits could be free, behind the callers that wait before this one. With an error, the Decision
+// is zero.
+func (l *Limiter) TakeWithin(ctx context.Context, permits int64, timeout time.Duration) (rratelimiter.Decision, error) {
+	if timeout <= 0 {
+		return l.Take(ctx, permits)
+	}
+	var result engine.Result
+	deadline := time.Now().Add(timeout)
+	if _, err := (*handle)(l).Wait(ctx, engine.Ask{Permits: permits, Detail: true}, deadline, &result); err != nil {
+		return rratelimiter.Decision{}, err
+	}
+	return rratelimiter.Decision(result.Answer), nil
+}
+
 // Acquire waits until permits are free and takes them. Callers that wait for one name on one Client
 // are served first come, first served, a large request before smaller ones behind it.
 //

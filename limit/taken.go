@@ -67,7 +67,7 @@ type Takeable interface{ Name() string }
 // Errors are those of [Join] and [Limiter.Take], and of package fallback.
 func (t *Taken) Take(ctx context.Context, permits int64, limiters ...Takeable) (decision rratelimiter.Decision,
 	err error) {
-	result, err := t.add(ctx, permits, false, limiters)
+	result, err := t.add(ctx, permits, 0, limiters)
 	return rratelimiter.Decision(result.Answer), err
 }
 
@@ -75,16 +75,27 @@ func (t *Taken) Take(ctx context.Context, permits int64, limiters ...Takeable) (
 // [Limiter.TakeEach]. So a queue of jobs knows whether a job waits for a place or for a minute. A limiter of package
 // fallback has one Decision while its share or its mode decides.
 func (t *Taken) TakeEach(ctx context.Context, permits int64, limiters ...Takeable) ([]rratelimiter.Decision, error) {
-	result, err := t.add(ctx, permits, false, limiters)
+	result, err := t.add(ctx, permits, 0, limiters)
 	if result.Parts == nil && err == nil {
 		result.Parts = []engine.Answer{result.Answer}
 	}
 	return decisions(result.Parts), err
 }
 
+// TakeWithin is [Taken.Take], but waits as [Limiter.TakeWithin] until the permits are free, if that is within the
+// timeout. A timeout of 0 or below is one Take.
+func (t *Taken) TakeWithin(ctx context.Context, permits int64, timeout time.Duration, limiters ...Takeable) (
+	rratelimiter.Decision, error) {
+	result, err := t.add(ctx, permits, max(0, timeout), limiters)
+	if err != nil {
+		return rratelimiter.Decision{}, err
+	}
+	return rratelimiter.Decision(result.Answer), nil
+}
+
 // Acquire is [Taken.Take], but waits until the permits are free, as [Limiter.Acquire].
 func (t *Taken) Acquire(ctx context.Context, permits int64, limiters ...Takeable) error {
-	_, err := t.add(ctx, permits, true, limiters)
+	_, err := t.add(ctx, permits, inside.Forever, limiters)
 	return err
 }
 
@@ -110,14 +121,17 @@ func openTakeable(limiters []Takeable) (*Limiter, inside.Fallback) {
 	return Join(joined...), nil
 }
 
-// takeReceipt takes permits that are free now, or with wait waits for them.
-func (l *Limiter) takeReceipt(ctx context.Context, permits int64, wait bool) (result engine.Result,
+// takeReceipt takes permits. It waits for them at most so long, or inside.Forever.
+func (l *Limiter) takeReceipt(ctx context.Context, permits int64, wait time.Duration) (result engine.Result,
 	r receipt.Receipt, err error) {
-	ask := engine.Ask{Permits: permits, Detail: true, Each: !wait, Receipt: true}
-	if wait {
-		result.Allowed, err = l.Inside(inside.Key{}).Wait(ctx, ask, time.Time{}, &result)
-	} else {
-		err = l.Inside(inside.Key{}).Try(ctx, ask, &result)
+	ask := engine.Ask{Permits: permits, Detail: true, Each: wait == 0, Receipt: true}
+	switch wait {
+	case 0:
+		err = (*handle)(l).Try(ctx, ask, &result)
+	case inside.Forever:
+		_, err = (*handle)(l).Wait(ctx, ask, time.Time{}, &result)
+	default:
+		_, err = (*handle)(l).Wait(ctx, ask, time.Now().Add(wait), &result)
 	}
 	return result, receipt.Receipt{Permits: permits, Refund: result.Refund, Hold: result.Hold}, err
 }
@@ -125,8 +139,8 @@ func (l *Limiter) takeReceipt(ctx context.Context, permits int64, wait bool) (re
 // errUnsettled is the error of a Taken whose settlement is not known to be over.
 var errUnsettled = errors.New("limit: Settle of this Taken has failed: call it again, or use another Taken")
 
-func (t *Taken) add(ctx context.Context, permits int64, wait bool, limiters []Takeable) (result engine.Result,
-	err error) {
+func (t *Taken) add(ctx context.Context, permits int64, wait time.Duration, limiters []Takeable) (
+	result engine.Result, err error) {
 	redis, decides := openTakeable(limiters)
 	t.mu.Lock()
 	unsettled := slices.ContainsFunc(t.takes, (*take).isBegun)

@@ -155,6 +155,26 @@ func TestTaken_Denied_HoldsWhatItHeld(t *testing.T) {
 	})
 }
 
+// TestTaken_TakeWithin_WaitsAtMostSoLong, and settles what it was granted.
+func TestTaken_TakeWithin_WaitsAtMostSoLong(t *testing.T) {
+	withRedis(t, func(t *testing.T, f *fixture) {
+		l := New(f.client, "x", FixedWindow{10, time.Minute, false})
+		f.RequireGranted(l, 8)
+		var taken Taken
+		for _, timeout := range []time.Duration{-1, 0, time.Second} {
+			d, err := taken.TakeWithin(t.Context(), 3, timeout, l)
+			require.NoError(t, err)
+			want := rratelimiter.Decision{Limit: 10, Remaining: 2, RetryAfter: time.Minute, ResetAfter: time.Minute}
+			assert.Equal(t, want, d, timeout)
+		}
+		d, err := taken.TakeWithin(t.Context(), 3, time.Hour, l)
+		require.NoError(t, err)
+		assert.Equal(t, rratelimiter.Decision{Allowed: true, Limit: 10, Remaining: 7, ResetAfter: time.Minute}, d)
+		require.NoError(t, taken.Settle(t.Context()))
+		assert.EqualValues(t, 10, peekAll(t, l)[0].Remaining)
+	})
+}
+
 // TestTaken_OneFails_TheRestLater: a later Settle uses the numbers of the first one. A script that stops
 // with an error of Redis has settled nothing.
 func TestTaken_OneFails_TheRestLater(t *testing.T) {

@@ -120,6 +120,34 @@ func TestWithDenialCache_LeakyBucketHasWaiters_OthersAreGranted(t *testing.T) {
 	})
 }
 
+// TestTakeWithin_EachPolicy_HasTheNumbers after a wait, as Peek reports them, and if the permits cannot be free in
+// time.
+func TestTakeWithin_EachPolicy_HasTheNumbers(t *testing.T) {
+	policies := []Policy{FixedWindow{10, time.Minute, false}, FixedWindow{10, time.Minute, true},
+		SlidingWindow{10, time.Minute, 0}, SlidingLog{10, time.Minute}, TokenBucket{10, 10, time.Minute},
+		InFlight{Permits: 10, Lease: time.Minute}}
+	eachPolicy(t, policies, func(t *testing.T, f *fixture, p Policy) {
+		l := New(f.client, "x", p)
+		f.RequireGranted(l, 10)
+		time.Sleep(time.Second)
+		denied, err := l.TakeWithin(t.Context(), 1, 2*time.Millisecond)
+		require.NoError(t, err)
+		peeked := peekAll(t, l)[0]
+		peeked.Allowed = false
+		if _, held := p.(InFlight); held { // when a place returns is a guess
+			assert.Positive(t, denied.RetryAfter)
+			peeked.RetryAfter = denied.RetryAfter
+		}
+		assert.Equal(t, peeked, denied)
+
+		d, err := l.TakeWithin(t.Context(), 1, time.Hour)
+		require.NoError(t, err)
+		want := peekAll(t, l)[0]
+		want.Allowed, want.RetryAfter = true, 0
+		assert.Equal(t, want, d)
+	})
+}
+
 // TestTryAcquireWithin_Bucket_WaitsForItsTime: or returns false at once if that is too late.
 func TestTryAcquireWithin_Bucket_WaitsForItsTime(t *testing.T) {
 	eachPolicy(t, steady(10), func(t *testing.T, f *fixture, p Policy) {

@@ -23,8 +23,8 @@
 //	rratelimiter.fallback.active        up-down    {limiter}  middleware that decides without Redis now
 //	rratelimiter.rules.reloads          counter    {reload}   reloads of rules files
 //
-// queued_requests counts every Acquire and TryAcquireWithin that is not answered from memory, until it
-// returns.
+// queued_requests counts every call of Acquire, TryAcquireWithin and TakeWithin that is not answered
+// from memory, until it returns.
 // held_places and expired_places are those of a limit.InFlight, see rratelimiter.PlacesInfo. One Client counts each
 // expired place, whichever held it.
 // time_in_queue does not record requests that the first reply of Redis decides.

@@ -75,23 +75,25 @@ func (l *Limiter) deny(ask Ask) (Result, bool) {
 	answer.ResetAfter -= since
 	r := Result{Answer: answer, From: FromMemory}
 	if ask.Each {
-		r.Parts = d.parts(ask.Permits, since)
+		r.Parts = agedParts(d.forecast, ask.Permits, since)
 	}
 	return r, true
 }
 
 // denyUntil answers a waiter from a cached denial. It returns an error if the permits cannot be free
 // before the deadline.
-func (l *Limiter) denyUntil(permits int64, deadline time.Time) error {
+func (l *Limiter) denyUntil(ask Ask, deadline time.Time, result *Result) error {
 	if l.Engine.denials == nil || deadline.IsZero() {
 		return nil
 	}
-	d, since := l.cachedDenial(permits)
+	d, since := l.cachedDenial(ask.Permits)
 	if d == nil {
 		return nil
 	}
-	if after := d.forecast.Earliest(0, permits) - since; after > time.Until(deadline) {
-		return &deadlineError{permits: permits, name: l.Name, after: after}
+	if after := d.forecast.Earliest(0, ask.Permits) - since; after > time.Until(deadline) {
+		*result, _ = l.deny(ask)
+		result.From = FromMemory
+		return &deadlineError{permits: ask.Permits, name: l.Name, after: after}
 	}
 	return nil
 }
@@ -118,13 +120,13 @@ func (l *Limiter) cachedDenial(permits int64) (*denial, time.Duration) {
 	return d, since
 }
 
-// parts returns the answer of each part of a limiter: one may have its permits free again while
-// another denies.
-func (d *denial) parts(permits int64, since time.Duration) []Answer {
-	parts := d.forecast.Parts(permits)
+// agedParts returns the answer of each part to a request that is denied by a forecast of that age: one may have its
+// permits free again while another denies.
+func agedParts(f Forecast, permits int64, age time.Duration) []Answer {
+	parts := f.Parts(permits)
 	for i := range parts {
 		p := &parts[i]
-		p.RetryAfter, p.ResetAfter = max(0, p.RetryAfter-since), max(0, p.ResetAfter-since)
+		p.RetryAfter, p.ResetAfter = max(0, p.RetryAfter-age), max(0, p.ResetAfter-age)
 		p.Allowed = p.RetryAfter == 0
 	}
 	return parts

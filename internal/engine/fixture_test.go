@@ -118,6 +118,11 @@ func (l *fake) Take(ctx context.Context, permits int64) (Result, error) {
 	return l.Try(ctx, Ask{Permits: permits, Detail: true})
 }
 
+func (l *fake) TakeWithin(ctx context.Context, permits int64) (result Result, err error) {
+	_, err = l.Wait(ctx, Ask{Permits: permits, Detail: true}, time.Now().Add(time.Minute), &result)
+	return result, err
+}
+
 func (l *fake) TakeUpTo(ctx context.Context, permits int64) (Result, error) {
 	return l.Try(ctx, Ask{Permits: 1, UpTo: permits, Detail: true})
 }

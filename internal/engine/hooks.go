@@ -68,9 +68,7 @@ func (l *Limiter) waitHooked(ctx context.Context, ask Ask, deadline time.Time, r
 	observation, reported := l.Observe(ask.Permits), false
 	defer result.returnUnless(&reported)
 	if !l.fromLease(ask, result) {
-		if err = l.denyUntil(ask.Permits, earlierDeadline(ctx, deadline)); err != nil {
-			result.From = FromMemory
-		} else {
+		if err = l.denyUntil(ask, earlierDeadline(ctx, deadline), result); err == nil {
 			err = observation.wait(ctx, func() (bool, error) { return l.wait(ctx, ask, deadline, result) })
 		}
 	}
@@ -105,6 +103,9 @@ func (l *Limiter) hookAnswer(e *entry, b *Batch) (discarded release) {
 		return nil
 	}
 	discarded = e.leases.store(b)
+	if b.queue != nil && b.queue.waiters.first == nil { // else leased permits are for the waiters
+		e.leases.addToAll(b)
+	}
 	if b.queue == nil && b.Lease.Granted > 0 && e.queue != nil {
 		e.queue.wake() // its waiters are served from the lease first
 	}

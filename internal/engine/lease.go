@@ -61,20 +61,38 @@ func (h *leaseSet) take(ask Ask, result *Result) (ok, fetch bool) {
 		if s.unused < ask.Most() || remains <= 0 || ask.Each && h.newest.Parts == nil {
 			continue
 		}
-		s.unused -= ask.Most()
-		result.Allowed, result.Granted, result.From, result.Refund = true, ask.Most(), FromLease, s.Refund
-		if ask.Detail {
-			result.Limit = h.newest.Limit
-			result.Remaining = min(result.Limit, max(0, h.free)+h.unused(now))
-			result.ResetAfter = h.newest.Reset - now.Sub(h.newest.sent)
-		}
-		if ask.Each {
-			result.Parts = h.parts(now)
-		}
+		h.grant(s, ask, result, now)
 		h.countDemand(now, ask.Most())
 		return true, i == len(h.leases)-1 && h.runsOut(s, now, remains)
 	}
 	return false, false
+}
+
+// grant grants a request from a lease and sets the result.
+func (h *leaseSet) grant(s *activeLease, ask Ask, result *Result, now time.Time) {
+	s.unused -= ask.Most()
+	result.Answer = Answer{Allowed: true}
+	result.Granted, result.From, result.Refund = ask.Most(), FromLease, s.Refund
+	if ask.Detail {
+		result.Limit = h.newest.Limit
+		result.Remaining = min(result.Limit, max(0, h.free)+h.unused(now))
+		result.ResetAfter = h.newest.Reset - now.Sub(h.newest.sent)
+	}
+	if ask.Each {
+		result.Parts = h.parts(now)
+	}
+}
+
+// addToAll is addTo for the requests of a call that was answered.
+func (h *leaseSet) addToAll(b *Batch) {
+	if h == nil {
+		return
+	}
+	for _, r := range b.Requests {
+		if r.Detail && r.Allowed {
+			h.addTo(&r.Result, r.Ask)
+		}
+	}
 }
 
 // addTo adds the leased permits to a result of Redis, which does not know how many are unused. They

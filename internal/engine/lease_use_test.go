@@ -93,15 +93,21 @@ func TestLease_Remaining_CountsLeasedPermits(t *testing.T) {
 	for name, permits := range map[string][]int64{
 		"one by one": slices.Repeat([]int64{1}, 2000), "more than is leased": {1, 20, 20, 5, 820, 1, 1},
 	} {
-		runWithServer(t, name, func(t *testing.T, f *fixture) {
-			l := f.open(Settings{Lease: 100 * time.Millisecond}, 100_000, time.Hour)
-			taken := int64(0)
-			for _, n := range permits {
-				time.Sleep(20 * time.Microsecond)
-				taken += n
-				require.Equal(t, 100_000-taken, redistest.Result(t, l.Take, n).Remaining, "%d are taken", taken)
-			}
-		})
+		for way, take := range map[string]func(*fake, context.Context, int64) (Result, error){
+			"Take": (*fake).Take, "TakeWithin": (*fake).TakeWithin,
+		} {
+			runWithServer(t, way+", "+name, func(t *testing.T, f *fixture) {
+				l := f.open(Settings{Lease: 100 * time.Millisecond}, 100_000, time.Hour)
+				taken := int64(0)
+				for _, n := range permits {
+					time.Sleep(20 * time.Microsecond)
+					taken += n
+					result, err := take(l, t.Context(), n)
+					require.NoError(t, err)
+					require.Equal(t, 100_000-taken, result.Remaining, "%d are taken", taken)
+				}
+			})
+		}
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// queue holds the waiters of one limiter: the callers of Acquire and TryAcquireWithin, first come,
+// queue holds the waiters of one limiter: the callers of Acquire, TryAcquireWithin and TakeWithin, first come,
 // first served. One goroutine calls Redis for all of them and ends with the last waiter. It sends a
 // call
 //
@@ -249,6 +249,24 @@ func (q *queue) missedBy(w *waiter, ahead int64, now time.Time) time.Duration {
 	return max(after, 1)
 }
 
+// deny sets the result of a waiter that is denied behind others that want ahead permits, by the last forecast.
+func (q *queue) deny(result *Result, w *waiter, ahead int64, now time.Time) {
+	if *result = (Result{}); q.forecast == nil || !w.Detail {
+		return
+	}
+	age := now.Sub(q.forecastAt)
+	a, _ := q.forecast.Denied(w.Permits)
+	after := max(a.RetryAfter, q.forecast.Earliest(ahead, w.Permits))
+	a.RetryAfter, a.ResetAfter = max(soon, after-age), max(0, a.ResetAfter-age)
+	if result.Answer = a; w.Each {
+		result.Parts = agedParts(q.forecast, w.Permits, age)
+	}
+}
+
+// soon is the RetryAfter of a waiter that is denied although its permits may be free: its reply has not arrived in
+// time.
+const soon = time.Millisecond
+
 // callTime is the time of the last calls for the waiters of a Client. One slow call doubles it at most.
 type callTime struct{ atomic.Int64 }
 
@@ -319,8 +337,7 @@ func (q *queue) serveFrom(h *leaseSet) (done []*waiter) {
 		s := &h.leases[i]
 		for w := q.waiters.first; w != nil && w.Permits <= s.unused && !s.expired(now) &&
 			len(done) < MaxRequests; w = q.waiters.first {
-			s.unused -= w.Permits
-			w.Allowed, w.Granted, w.From, w.Refund = true, w.Permits, FromLease, s.Refund
+			h.grant(s, w.Ask, &w.Result, now)
 			w.finish(nil)
 			q.remove(w)
 			done = append(done, w)

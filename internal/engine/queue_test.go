@@ -153,7 +153,7 @@ func TestQueue_WaitersArriveAndLeave_SumsMatch(t *testing.T) {
 			all = append(all, w)
 		case n < 6 && len(all) > 0:
 			if w := all[random.IntN(len(all))]; w.state.Load() < answered {
-				withdraw(e, w)
+				withdraw(e, w, new(Result))
 			}
 		case n == 6 && !inCall && q.waiters.first != nil:
 			q.fillBatch(shortestCall, false)
@@ -194,7 +194,7 @@ func TestQueue_CallerLeavesWithItsAnswer_TakesIt(t *testing.T) {
 	w := &waiter{Request: Request{Ask: Ask{Permits: 3}}, done: make(chan struct{}, 1)}
 	w.state.Store(answered)
 	e := &entry{queue: new(queue)}
-	left, _ := withdraw(e, w)
+	left, _ := withdraw(e, w, new(Result))
 	assert.False(t, left)
 	assert.EqualValues(t, answered, w.state.Load())
 	assert.False(t, abandon(e, &w.Request))
@@ -238,5 +238,54 @@ func TestErrDeadline_Text_NamesNoTimeThatIsOver(t *testing.T) {
 		0: text, 1: text, -time.Second: text, 1500 * time.Millisecond: text + ", in 1.5s at the earliest",
 	} {
 		assert.EqualError(t, &deadlineError{permits: 3, name: "x", after: after}, want)
+	}
+}
+
+// TestWait_Detail_ResultHasTheNumbers of the end of the wait: Redis grants, a lease grants, or the permits cannot be
+// free in time. Ten permits return ten seconds after their grant.
+func TestWait_Detail_ResultHasTheNumbers(t *testing.T) {
+	const limit, every = 10, 10 * time.Second
+	granted := func(left int64, reset time.Duration) Answer {
+		return Answer{Allowed: true, Limit: limit, Remaining: left, ResetAfter: reset}
+	}
+	denied := func(retry, reset time.Duration) Answer {
+		return Answer{Limit: limit, RetryAfter: retry, ResetAfter: reset}
+	}
+	for name, test := range map[string]struct {
+		timeout time.Duration
+		waits   int // permits of a waiter before it
+		latency time.Duration
+		denials time.Duration // of the denial cache
+		want    Answer
+		after   time.Duration
+	}{
+		"granted":                   {timeout: time.Minute, want: granted(7, every), after: 8 * time.Second},
+		"behind another waiter":     {timeout: time.Minute, waits: 2, want: granted(5, every), after: 8 * time.Second},
+		"denied at once":            {timeout: time.Second, want: denied(8*time.Second, 8*time.Second)},
+		"denied by memory":          {timeout: time.Second, denials: time.Minute, want: denied(8*time.Second, 8*time.Second)},
+		"behind one that takes all": {timeout: 9 * time.Second, waits: 10, want: denied(18*time.Second, 8*time.Second)},
+		"denied at the timeout": {timeout: 8*time.Second + 50*time.Millisecond, latency: 40 * time.Millisecond,
+			want: denied(soon, 0), after: 8*time.Second + 50*time.Millisecond},
+	} {
+		runWithServer(t, name, func(t *testing.T, f *fixture) {
+			l := f.open(Settings{Denials: test.denials}, limit, every)
+			f.RequireGranted(l, limit)
+			time.Sleep(2 * time.Second)
+			_, err := l.Take(t.Context(), 1) // is denied, which a denial cache keeps
+			require.NoError(t, err)
+			if test.waits > 0 {
+				go func() { assert.NoError(t, l.Acquire(t.Context(), int64(test.waits))) }()
+				synctest.Wait()
+			}
+			f.Latency.Store(int64(test.latency))
+			time.AfterFunc(time.Second, func() { f.Latency.Store(int64(2 * test.latency)) })
+			begin := time.Now()
+			var result Result
+			_, err = l.Wait(t.Context(), Ask{Permits: 3, Detail: true}, begin.Add(test.timeout), &result)
+			require.NoError(t, err)
+			assert.Equal(t, test.want, result.Answer)
+			assert.Equal(t, test.after, time.Since(begin))
+			time.Sleep(3 * every)
+		})
 	}
 }

@@ -15,6 +15,9 @@ import (
 // It also ends with a deadline, if that is not the zero Time: without an error, and at once if the
 // deadline cannot be met. If the deadline of ctx is earlier, the error is that of ctx. If Redis has
 // not replied by the deadline, the error is context.DeadlineExceeded.
+//
+// With Detail, the result has the numbers of the grant or of the denial, those of a denial as the last reply has
+// them. They are zero if Redis has not replied.
 func (l *Limiter) Wait(ctx context.Context, ask Ask, deadline time.Time, result *Result) (bool, error) {
 	if l.Engine.hooked {
 		return l.waitHooked(ctx, ask, deadline, result)
@@ -60,19 +63,17 @@ func (l *Limiter) wait(ctx context.Context, ask Ask, deadline time.Time, result 
 	for {
 		select {
 		case <-w.done:
-			if w.Err == nil {
-				*result = w.Result // before a hook, which may panic
-			}
+			*result = w.Result // before a hook, which may panic
 			if w.call != nil {
 				w.call.report(ctx, l)
 			}
 			return w.forPermits, w.Err
 		case <-ctx.Done():
-			if left, _ := withdraw(e, w); left {
+			if left, _ := withdraw(e, w, result); left {
 				return w.forPermits, ctx.Err()
 			}
 		case <-expired:
-			switch left, denied := withdraw(e, w); {
+			switch left, denied := withdraw(e, w, result); {
 			case denied:
 				return w.forPermits, &deadlineError{permits: w.Permits, name: l.Name}
 			case left:
@@ -105,16 +106,18 @@ func (l *Limiter) enqueue(w *waiter) *entry {
 }
 
 // withdraw removes a waiter whose caller leaves, unless its answer is already final, and reports whether it
-// did. denied reports whether its permits were not free: otherwise Redis has not replied since it arrived,
-// although a call was sent or due.
-func withdraw(e *entry, w *waiter) (left, denied bool) {
+// did. denied reports whether its permits were not free, which the result tells then: otherwise Redis has not replied
+// since it arrived, although a call was sent or due.
+func withdraw(e *entry, w *waiter, result *Result) (left, denied bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if w.state.Load() == answered {
 		return false, false
 	}
 	w.state.Store(abandoned)
-	denied = w.arrival <= e.queue.repliedFor || e.queue.polls()
+	if denied = w.arrival <= e.queue.repliedFor || e.queue.polls(); denied {
+		e.queue.deny(result, w, 0, time.Now())
+	}
 	e.queue.remove(w)
 	return true, denied
 }
@@ -251,6 +254,7 @@ func (l *Limiter) unservable(q *queue, w *waiter, now time.Time) error {
 		return l.Protocol.AboveLimit(w.Permits, q.forecast.Limit())
 	}
 	if after := q.missedBy(w, q.ahead, now); after > 0 {
+		q.deny(&w.Result, w, q.ahead, now)
 		return &deadlineError{permits: w.Permits, name: l.Name, after: after}
 	}
 	return nil

@@ -75,10 +75,13 @@ type Redisson interface {
 	Open() (Limiter, error)
 }
 
+// Forever is a wait that ends only with its context.
+const Forever time.Duration = -1
+
 // Fallback calls a *fallback.Limiter for a limit.Taken.
 type Fallback interface {
-	// Take takes permits, or with wait waits for them. The receipt settles them.
-	Take(ctx context.Context, permits int64, wait bool) (engine.Answer, receipt.Receipt, error)
+	// Take takes permits, and waits for them at most so long, or Forever. The receipt settles them.
+	Take(ctx context.Context, permits int64, wait time.Duration) (engine.Answer, receipt.Receipt, error)
 
 	// Wrapped returns the limiter that Redis decides by. It returns nil if this is not the Fallback of
 	// the limiter, but that of another one, which the limiter embeds.

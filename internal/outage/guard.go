@@ -76,7 +76,7 @@ type Request struct {
 type Answer struct {
 	limit.Outcome
 	Waited bool // for its permits: the numbers are older than the wait
-	// Left is the numbers of the grant after a wait, if they are known, and LeftEach of each policy with Request.Each.
+	// Left is the numbers at the end of a wait, if they are known, and LeftEach of each policy, as Decision and Each.
 	Left     rratelimiter.Decision
 	LeftEach []rratelimiter.Decision
 	Receipt  receipt.Receipt // of the permits, if Result is Acquired

@@ -9,13 +9,14 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/engine"
+	"github.com/rratelimiter/rratelimiter/internal/inside"
 	"github.com/rratelimiter/rratelimiter/internal/policy"
 	"github.com/rratelimiter/rratelimiter/internal/receipt"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 // Forever is a wait that ends only with the request's context.
-const Forever time.Duration = -1
+const Forever = inside.Forever
 
 // localPoll is the time after which a request that waits for this process, in its share of the limit or
 // in a pause, asks Redis again.
@@ -131,6 +132,9 @@ func (g *Guard) waitInQueue(ctx context.Context, q Request, denied Answer, most 
 		return g.afterError(ctx, b, q, denied, err)
 	}
 	if !a.Decision.Allowed {
+		if a.Left.Limit > 0 {
+			denied.Decision, denied.Each = a.Left, a.LeftEach
+		}
 		return denied
 	}
 	// The permits that other callers took during the wait are unknown, so permits that were missing
@@ -158,7 +162,8 @@ func callWait(ctx context.Context, q Request, most time.Duration) (a Answer, err
 		if most == Forever {
 			deadline = time.Time{}
 		}
-		a.Decision.Allowed, err = h.Wait(ctx, engine.Ask{Permits: q.Permits, Each: q.Each, Receipt: true}, deadline, &r)
+		ask := engine.Ask{Permits: q.Permits, Detail: true, Each: q.Each || len(q.Policies) > 1, Receipt: true}
+		a.Decision.Allowed, err = h.Wait(ctx, ask, deadline, &r)
 		a.Left, a.LeftEach = rratelimiter.Decision(r.Answer), eachOf(r.Parts)
 		a.Receipt = receipt.Receipt{Refund: r.Refund, Hold: r.Hold}
 		a.fromMemory = r.From != engine.FromRedis

@@ -19,6 +19,7 @@ func Of(l *rratelimiter.Limiter, rate rratelimiter.Rate, newName string) map[str
 		"Config":           func(ctx context.Context) error { return errOf(l.Config(ctx)) },
 		"TryAcquire":       func(ctx context.Context) error { return errOf(l.TryAcquire(ctx, 1)) },
 		"TryAcquireWithin": func(ctx context.Context) error { return errOf(l.TryAcquireWithin(ctx, 1, time.Minute)) },
+		"TakeWithin":       func(ctx context.Context) error { return errOf(l.TakeWithin(ctx, 1, time.Minute)) },
 		"Acquire":          func(ctx context.Context) error { return l.Acquire(ctx, 1) },
 		"Take":             func(ctx context.Context) error { return errOf(l.Take(ctx, 1)) },
 		"Release":          func(ctx context.Context) error { return l.Release(ctx, 1) },

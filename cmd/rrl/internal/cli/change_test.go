@@ -84,10 +84,11 @@ func TestTry_Wait_UntilPermitsReturn(t *testing.T) {
 	s := startRedis(t)
 	s.on("set", "api", "1/200ms")
 	s.on("try", "api")
-	require.Contains(t, s.on("try", "api", "--wait", "10s"), "granted")
+	require.Contains(t, s.on("try", "api", "--wait", "10s"), "granted: 1 of api, 0 left of 1")
 	s.on("set", "api", "1/1h")
 	r := tool("try", "api", "--wait", "100ms", "--redis", s.url())
 	require.Equal(t, exitDenied, r.code)
+	require.Contains(t, r.out, "denied: 1 of api, 0 left of 1, retry after ")
 }
 
 // TestServerTime_HostClockWrong_UsesTheServers: grants are dated and counted by the server's clock.

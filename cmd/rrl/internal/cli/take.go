@@ -20,7 +20,7 @@ import (
 
 // taker has the common methods of both packages' limiters.
 type taker interface {
-	Take(ctx context.Context, permits int64) (rratelimiter.Decision, error)
+	TakeWithin(ctx context.Context, permits int64, timeout time.Duration) (rratelimiter.Decision, error)
 	Release(ctx context.Context, permits int64) error
 }
 
@@ -117,24 +117,25 @@ func (a *app) try() *cobra.Command {
 				return err
 			}
 			var taken limit.Taken
-			try := l.Take
+			var d rratelimiter.Decision
 			if own, ok := l.(*limit.Limiter); ok {
-				try = func(ctx context.Context, permits int64) (rratelimiter.Decision, error) {
-					return taken.Take(ctx, permits, own)
-				}
+				d, err = taken.TakeWithin(ctx, t.permits, wait, own)
+			} else {
+				d, err = l.TakeWithin(ctx, t.permits, wait)
 			}
-			result, err := take(ctx, try, args[0], t.permits, wait)
-			if result.Allowed {
+			if d.Allowed {
 				// The rates keep the permits. A place would stay for its lease: no call runs that returns it.
 				err = taken.Settle(ctx, t.permits)
 			}
 			if err != nil {
 				return a.explain(err)
 			}
+			result := tried{names.Name(args[0]), t.permits, d.Allowed, d.Limit, d.Remaining, millis(d.RetryAfter),
+				millis(d.ResetAfter)}
 			if err := a.print(result, result.text); err != nil {
 				return err
 			}
-			if !result.Allowed {
+			if !d.Allowed {
 				return errDenied
 			}
 			return nil
@@ -143,25 +144,6 @@ func (a *app) try() *cobra.Command {
 	t.flags(cmd, "take")
 	cmd.Flags().DurationVar(&wait, "wait", 0, "how long to wait for the permits")
 	return cmd
-}
-
-// take tries until the permits are granted or the time is over.
-func take(ctx context.Context, try func(context.Context, int64) (rratelimiter.Decision, error), name string,
-	permits int64, wait time.Duration) (tried, error) {
-	for until := time.Now().Add(wait); ; {
-		d, err := try(ctx, permits)
-		rest := time.Until(until)
-		if err != nil || d.Allowed || rest <= 0 || d.RetryAfter > rest {
-			return tried{
-				names.Name(name), permits, d.Allowed, d.Limit, d.Remaining, millis(d.RetryAfter), millis(d.ResetAfter),
-			}, err
-		}
-		select {
-		case <-ctx.Done():
-			return tried{}, ctx.Err()
-		case <-time.After(max(d.RetryAfter, time.Millisecond)):
-		}
-	}
 }
 
 // millis returns a time in milliseconds, rounded up.
