@@ -121,6 +121,32 @@ func TestPenalty_Ends_ByResetOrAPauseOfZero(t *testing.T) {
 	assert.ErrorIs(t, l.Pause(t.Context(), time.Second), ErrNotPausable)
 }
 
+// TestPenalty_KeyWithoutExpiry_EndsInTime: another program has left a penalty that has no end.
+func TestPenalty_KeyWithoutExpiry_EndsInTime(t *testing.T) {
+	calls := map[string]func(t *testing.T, l *Limiter){
+		"TryAcquire": func(t *testing.T, l *Limiter) { require.False(t, redistest.Result(t, l.TryAcquire, 1)) },
+		"Take": func(t *testing.T, l *Limiter) {
+			require.Equal(t, 10*time.Minute, redistest.Result(t, l.Take, 1).RetryAfter)
+		},
+		"TryAcquireWithin": func(t *testing.T, l *Limiter) { require.False(t, tryWithin(t, l, 1, time.Minute)) },
+	}
+	for name, call := range calls {
+		runWithRedis(t, name, func(t *testing.T, f *fixture) {
+			l := New(f.client, "name", FixedWindow{9, time.Minute, false}, Penalty{3, time.Minute, 10 * time.Minute, false})
+			require.NoError(t, f.Redis.Set("{name}:penalty", "0"))
+			for range 2 {
+				assert.Equal(t, 10*time.Minute, peekAll(t, l)[1].RetryAfter, "Peek changes nothing")
+			}
+			call(t, l)
+			require.Equal(t, 10*time.Minute, f.Redis.TTL("{name}:penalty"))
+			time.Sleep(10*time.Minute - time.Millisecond)
+			require.False(t, redistest.Result(t, l.TryAcquire, 1))
+			time.Sleep(time.Millisecond)
+			assert.True(t, redistest.Result(t, l.TryAcquire, 1))
+		})
+	}
+}
+
 // TestPenalty_OtherCalls_AreNotCounted: waits, calls for more than can be granted, and changes.
 func TestPenalty_OtherCalls_AreNotCounted(t *testing.T) {
 	withRedis(t, func(t *testing.T, f *fixture) {

@@ -2,6 +2,8 @@ package engine
 
 import (
 	"context"
+	"os"
+	"os/exec"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -95,6 +97,36 @@ func TestObserver_HookWithoutACallerFails_QueueGoesOn(t *testing.T) {
 			assert.Positive(t, alone.Load(), "a call that was denied has no caller")
 		})
 	}
+}
+
+// TestObserver_HookWithoutACallerPanics_EndsTheProgram: as with singleflight, nobody could recover it.
+func TestObserver_HookWithoutACallerPanics_EndsTheProgram(t *testing.T) {
+	const hook = "ENGINE_TEST_HOOK" // of a program that this test starts
+	if os.Getenv(hook) == "" {
+		for _, name := range []string{"RedisCall", "Places"} {
+			program := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$")
+			program.Env = append(os.Environ(), hook+"="+name)
+			output, err := program.CombinedOutput()
+			assert.Error(t, err, "%s: %s", name, output)
+			assert.Contains(t, string(output), "panic: no hook for "+name)
+		}
+		return
+	}
+	withServer(t, func(t *testing.T, f *fixture) {
+		l := f.open(Settings{Observer: &Observer{
+			RedisCall: func(ctx context.Context, _ Call) {
+				if os.Getenv(hook) == "RedisCall" && ctx.Value(callerKey{}) == nil {
+					panic("no hook for RedisCall")
+				}
+			},
+			Places: func(Places) { panic("no hook for Places") },
+		}}, 1, time.Second)
+		caller := context.WithValue(t.Context(), callerKey{}, 1)
+		f.RequireTrue(l.TryAcquire(caller, 1))
+		require.NoError(t, l.Acquire(caller, 1)) // its first call is denied and has no caller
+		l.Engine.ReportExpired("places", 1)
+		synctest.Wait()
+	})
 }
 
 // TestObserver_Waited_CountsFromTheFirstAnswer: a caller that a reply leaves in the queue has

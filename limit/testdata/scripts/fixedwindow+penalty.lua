@@ -9,6 +9,7 @@ if count1 and count1 ~= '0' and (not match(count1, '^[1-9]%d*$') or #count1 > 16
 end
 local free1 = most1 - (count1 or 0)
 local free2, most2, rest2, text2, count2 = 9007199254740992, 9007199254740992, 0, '', call('GET', KEYS[2])
+local endless2 = false
 local max = math.max
 if count2 then
   if #count2 > 15 or not match(count2, '^%d+$') then
@@ -16,7 +17,9 @@ if count2 then
   end
   count2 = count2 + 0
   if count2 == 0 then
-    free2, rest2 = 0, max(1, call('PTTL', KEYS[2])) * 1000
+    free2, rest2 = 0, call('PTTL', KEYS[2])
+    endless2 = rest2 == -1
+    rest2 = (endless2 and ARGV[6] or max(1, rest2)) * 1000
   end
 end
 local min = math.min
@@ -76,6 +79,9 @@ if span and span ~= '' then
     granted = granted + leased
     amount = string.format('%d', granted)
   end
+end
+if endless2 then
+  call('PEXPIRE', KEYS[2], ARGV[6])
 end
 if granted < total and flags ~= 'do' then
   local _, denials = string.gsub(answers or 'n', 'n', '')
@@ -178,13 +184,16 @@ if count1 and count1 ~= '0' and (not match(count1, '^[1-9]%d*$') or #count1 > 16
 end
 local free1 = most1 - (count1 or 0)
 local free2, most2, rest2, text2, count2 = 9007199254740992, 9007199254740992, 0, '', call('GET', KEYS[2])
+local endless2 = false
 if count2 then
   if #count2 > 15 or not match(count2, '^%d+$') then
     return {3, 2, count2}
   end
   count2 = count2 + 0
   if count2 == 0 then
-    free2, rest2 = 0, max(1, call('PTTL', KEYS[2])) * 1000
+    free2, rest2 = 0, call('PTTL', KEYS[2])
+    endless2 = rest2 == -1
+    rest2 = (endless2 and ARGV[7] or max(1, rest2)) * 1000
   end
 end
 local min = math.min
@@ -286,6 +295,9 @@ if span and span ~= '' then
     granted = granted + leased
     amount = string.format('%d', granted)
   end
+end
+if endless2 then
+  call('PEXPIRE', KEYS[2], ARGV[7])
 end
 if granted < total and flags ~= 'do' then
   local _, denials = string.gsub(answers or 'n', 'n', '')
@@ -390,6 +402,7 @@ if count1 and count1 ~= '0' and (not match(count1, '^[1-9]%d*$') or #count1 > 16
   return {3, 1, count1}
 end
 local free2, most2, rest2, text2, count2 = 9007199254740992, 9007199254740992, 0, '', call('GET', KEYS[2])
+local endless2 = false
 local max = math.max
 if count2 then
   if #count2 > 15 or not match(count2, '^%d+$') then
@@ -397,7 +410,9 @@ if count2 then
   end
   count2 = count2 + 0
   if count2 == 0 then
-    free2, rest2 = 0, max(1, call('PTTL', KEYS[2])) * 1000
+    free2, rest2 = 0, call('PTTL', KEYS[2])
+    endless2 = rest2 == -1
+    rest2 = (endless2 and ARGV[6] or max(1, rest2)) * 1000
   end
 end
 local granted, answers, want = ARGV[1] + 0, nil, 1
@@ -467,14 +482,17 @@ if count1 and count1 ~= '0' and (not match(count1, '^[1-9]%d*$') or #count1 > 16
   return {3, 1, count1}
 end
 local free2, most2, rest2, text2, count2 = 9007199254740992, 9007199254740992, 0, '', call('GET', KEYS[2])
+local endless2 = false
 if count2 then
   if #count2 > 15 or not match(count2, '^%d+$') then
     return {3, 2, count2}
   end
   count2 = count2 + 0
   if count2 == 0 then
+    free2, rest2 = 0, call('PTTL', KEYS[2])
+    endless2 = rest2 == -1
     local max = math.max
-    free2, rest2 = 0, max(1, call('PTTL', KEYS[2])) * 1000
+    rest2 = (endless2 and ARGV[5] or max(1, rest2)) * 1000
   end
 end
 local answers, want = '*', 1
@@ -494,6 +512,7 @@ local pause = tonumber(ARGV[1])
 local call = redis.call
 local KEYS = KEYS
 local free2, most2, rest2, text2, count2 = 9007199254740992, 9007199254740992, 0, '', call('GET', KEYS[2])
+local endless2 = false
 if count2 then
   local match = string.match
   if #count2 > 15 or not match(count2, '^%d+$') then
@@ -501,8 +520,10 @@ if count2 then
   end
   count2 = count2 + 0
   if count2 == 0 then
+    free2, rest2 = 0, call('PTTL', KEYS[2])
+    endless2 = rest2 == -1
     local max = math.max
-    free2, rest2 = 0, max(1, call('PTTL', KEYS[2])) * 1000
+    rest2 = (endless2 and ARGV[6] or max(1, rest2)) * 1000
   end
 end
 if pause == 0 and count2 then
@@ -521,14 +542,17 @@ if count1 and count1 ~= '0' and (not match(count1, '^[1-9]%d*$') or #count1 > 16
 end
 local free1 = most1 - (count1 or 0)
 local free2, most2, rest2, text2, count2 = 9007199254740992, 9007199254740992, 0, '', call('GET', KEYS[2])
+local endless2 = false
 if count2 then
   if #count2 > 15 or not match(count2, '^%d+$') then
     return {3, 2, count2}
   end
   count2 = count2 + 0
   if count2 == 0 then
+    free2, rest2 = 0, call('PTTL', KEYS[2])
+    endless2 = rest2 == -1
     local max = math.max
-    free2, rest2 = 0, max(1, call('PTTL', KEYS[2])) * 1000
+    rest2 = (endless2 and ARGV[6] or max(1, rest2)) * 1000
   end
 end
 local leave, answers, want, granted = ARGV[1] + 0, nil, 1, 0
