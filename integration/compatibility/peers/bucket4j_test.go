@@ -78,7 +78,7 @@ func TestTokenBucket_Bucket4j_MatchesReplies(t *testing.T) {
 					require.NoError(t, err)
 					count["waits"]++
 				}
-				persist(t, s, key)
+				s.Persist(t, key)
 			}
 			t.Log(count)
 			for _, kind := range []string{"granted true", "granted false", "waits"} {

@@ -108,7 +108,7 @@ func TestSmooth_Guava_MatchesReplies(t *testing.T) {
 					got, err := strconv.ParseFloat(strings.Fields(text)[1], 64)
 					require.NoError(t, err)
 					require.Equal(t, stored, got, where)
-					persist(t, s, key)
+					s.Persist(t, key)
 				}
 			}
 			t.Log(count)

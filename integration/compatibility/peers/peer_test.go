@@ -15,18 +15,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rratelimiter/rratelimiter/integration/tools/clocked"
 	"github.com/rratelimiter/rratelimiter/integration/tools/env"
 )
 
 // steps is the number of compared calls of each policy: POLICY_STEPS, by default 1,000.
 var steps = int(env.Number("POLICY_STEPS", 1000))
-
-// persist removes the expiry of a key, which the server's clock would decide.
-func persist(t *testing.T, s *clocked.Server, key string) {
-	t.Helper()
-	require.NoError(t, s.Redis.Do(t.Context(), s.Redis.B().Persist().Key(key).Build()).Error())
-}
 
 // peer is a Java program with one limiter. The call "create" replaces the limiter.
 type peer[Request, Answer any] struct {

@@ -51,7 +51,7 @@ func TestTokenBucket_XTimeRate_MatchesReplies(t *testing.T) {
 					require.NoError(t, err)
 					count["charged"]++
 				}
-				persist(t, s, key)
+				s.Persist(t, key)
 				seen, err := ours.Peek(t.Context())
 				require.NoError(t, err)
 				left := theirs.TokensAt(s.Now)

@@ -1,5 +1,5 @@
 // Package clocked starts a server with a Client on a settable clock. The clock of the server itself
-// runs on: tests have intervals of minutes, so that it does not matter.
+// runs on, and expires keys: Persist keeps those that only the Client's clock is to end.
 package clocked
 
 import (
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
@@ -29,3 +30,12 @@ func Start(t testing.TB) *Server {
 
 // Clock returns Now.
 func (s *Server) Clock() time.Time { return s.Now }
+
+// Persist removes the expiry of keys. A state that is nearly free has a second or two to live, which a loaded
+// machine may need for the next call.
+func (s *Server) Persist(t testing.TB, keys ...string) {
+	t.Helper()
+	for _, key := range keys {
+		require.NoError(t, s.Redis.Do(t.Context(), s.Redis.B().Persist().Key(key).Build()).Error())
+	}
+}
