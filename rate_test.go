@@ -2,6 +2,7 @@ package rratelimiter
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"math"
 	"strings"
@@ -248,4 +249,101 @@ func TestRate_LongestDurations_DoNotOverflow(t *testing.T) {
 			f.Redis.FlushAll()
 		}
 	})
+}
+
+// TestKeepAlive_RateChanges_StateLastsAsReported: the KeepAlive is as short as it may be, and it changes with the
+// rate, whose grants stay. However long no call follows, the permits return when a denial would say.
+func TestKeepAlive_RateChanges_StateLastsAsReported(t *testing.T) {
+	old := Rate{Permits: 10, Interval: time.Minute, KeepAlive: time.Minute}
+	for name, now := range map[string]Rate{
+		"same":             old,
+		"fewer permits":    {Permits: 4, Interval: time.Minute, KeepAlive: time.Minute},
+		"longer":           {Permits: 10, Interval: time.Hour, KeepAlive: time.Hour},
+		"shorter":          {Permits: 10, Interval: 40 * time.Second, KeepAlive: 40 * time.Second},
+		"longer for ever":  {Permits: 10, Interval: time.Hour},
+		"longer KeepAlive": {Permits: 10, Interval: time.Minute, KeepAlive: time.Hour},
+	} {
+		for way, deny := range map[string]func(f *fixture, l *Limiter) time.Duration{
+			"no call": func(*fixture, *Limiter) time.Duration { return 0 },
+			"TryAcquire": func(f *fixture, l *Limiter) time.Duration {
+				f.RequireDenied(l, 1)
+				return 0
+			},
+			"Take": func(f *fixture, l *Limiter) time.Duration { return redistest.Result(f, l.Take, 1).ResetAfter },
+			"TryAcquireWithin": func(f *fixture, l *Limiter) time.Duration {
+				granted, err := l.TryAcquireWithin(f.Context(), 1, time.Millisecond)
+				require.NoError(f, err)
+				require.False(f, granted)
+				return 0
+			},
+		} {
+			t.Run(name+", "+way, func(t *testing.T) {
+				withRedis(t, func(t *testing.T, f *fixture) {
+					l := f.limiter(old)
+					f.RequireGranted(l, 10)
+					end := time.Now().Add(now.Interval)
+					time.Sleep(20 * time.Second)
+					require.NoError(t, l.SetRate(t.Context(), now, KeepState()))
+					time.Sleep(10 * time.Second)
+					if reported := deny(f, l); reported != 0 {
+						require.Equal(t, time.Until(end), reported)
+					}
+					time.Sleep(time.Until(end) - time.Millisecond)
+					f.RequireDenied(l, 1)
+					time.Sleep(time.Millisecond)
+					f.RequireGranted(l, now.Permits)
+				})
+			})
+		}
+	}
+}
+
+// TestLease_RateChanges_NoWindowHoldsMore: another Client lowers the rate, which keeps the grants, while permits are
+// leased by the old one. Their grant is dated at the lease's end, and lasts as long as the limiter.
+func TestLease_RateChanges_NoWindowHoldsMore(t *testing.T) {
+	const span, interval = 50 * time.Millisecond, time.Second
+	for name, keepAlive := range map[string]time.Duration{"": 0, ", expires": interval + span} {
+		t.Run("lease"+name, func(t *testing.T) {
+			withRedis(t, func(t *testing.T, f *fixture) {
+				rate := Rate{Permits: 1000, Interval: interval, KeepAlive: keepAlive}
+				f.limiter(rate)
+				var grants []time.Time
+				leased := 0
+				l := New(f.Conn, WithLease(span), WithObserver(&Observer{Decision: func(_ context.Context, d DecisionInfo) {
+					if d.Granted {
+						grants = append(grants, time.Now())
+					}
+					if d.Granted && d.Source == FromLease {
+						leased++
+					}
+				}})).Limiter("limiter")
+				f.Latency.Store(int64(500 * time.Microsecond))
+				use := func(until time.Duration) {
+					for begin := time.Now(); time.Since(begin) < until; time.Sleep(200 * time.Microsecond) {
+						_, err := l.TryAcquire(t.Context(), 1)
+						require.NoError(t, err)
+					}
+				}
+				use(span)
+				require.Greater(t, leased, 50)
+				lower := Rate{Permits: 100, Interval: interval, KeepAlive: keepAlive}
+				require.NoError(t, New(f.QuickConn()).Limiter("limiter").SetRate(t.Context(), lower, KeepState()))
+				changed := time.Now()
+				use(2 * interval)
+				for i, g := range grants {
+					inWindow := 0
+					for _, other := range grants[i:] {
+						if other.Sub(g) >= interval {
+							break
+						}
+						inWindow++
+					}
+					if g.After(changed.Add(span)) {
+						require.LessOrEqual(t, inWindow, 100, "from %v after the change", g.Sub(changed))
+					}
+					require.LessOrEqual(t, inWindow, 1000)
+				}
+			})
+		})
+	}
 }

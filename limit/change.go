@@ -137,7 +137,7 @@ func (l *Limiter) chargeable() *Limiter {
 // Drain takes free permits until at most so many are free, as a provider's own count may require: it
 // knows of requests by other programs. It takes the same number of all policies, as a grant does. In a [Join]
 // it drains each limiter that has more. It never returns permits, so with the same number again it changes
-// nothing. The places of an [InFlight] stay free.
+// nothing. The places of an [InFlight] stay free. If it takes nothing, its times are those of [Limiter.Peek].
 //
 // The Decision is that of a request for one permit; its Allowed reports whether one is free. A number below 0
 // is [rratelimiter.ErrInvalidPermits].
@@ -159,7 +159,8 @@ func (l *Limiter) Drain(ctx context.Context, leave int64) (rratelimiter.Decision
 }
 
 // Peek returns a Decision for each policy, whether one permit is free and the numbers, and changes
-// nothing.
+// nothing. It does not prolong a state either: after a change to a lower rate, its times end with the key, until a
+// call takes permits or is denied.
 func (l *Limiter) Peek(ctx context.Context) ([]rratelimiter.Decision, error) {
 	if err := l.check(ctx); err != nil {
 		return nil, err

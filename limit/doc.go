@@ -82,9 +82,10 @@
 // name. That of a bucket or a Smooth expires a second later.
 // [Taken.Settle] leaves "{user:7}:settled:" and 16 digits for half a minute.
 //
-// If a deployment changes the policies of a name, they take effect with the next call. A policy of
-// the same kind and interval keeps its grants; others begin with all permits free. Under a lower rate, the
-// taken permits return at that rate from its first call on, unless the key has expired before.
+// If a deployment changes the policies of a name, they take effect with the next call. A policy with the same
+// key keeps its grants; others begin with all permits free. Under a lower rate, the taken permits return at that
+// rate from its first call on that takes permits or is denied, unless the key has expired before. [Limiter.Peek]
+// and [Limiter.Drain] prolong no state, so until then they report no time beyond the end of the key.
 //
 // # Middleware
 //
