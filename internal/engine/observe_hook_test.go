@@ -99,7 +99,7 @@ func TestObserver_HookWithoutACallerFails_QueueGoesOn(t *testing.T) {
 	}
 }
 
-// TestObserver_HookWithoutACallerPanics_EndsTheProgram: as with singleflight, nobody could recover it.
+// TestObserver_HookWithoutACallerPanics_EndsTheProgram: as with singleflight, no caller can recover it.
 func TestObserver_HookWithoutACallerPanics_EndsTheProgram(t *testing.T) {
 	const hook = "ENGINE_TEST_HOOK" // of a program that this test starts
 	if os.Getenv(hook) == "" {

@@ -2,7 +2,7 @@
 // checks that the limiter keeps its rate while Redis fails, and that a lease ends while its process is
 // stopped.
 //
-// LEASE_LOAD is the duration of each load, by default 3s.
+// LEASE_LOAD is the duration of each load, by default 3s; of a test of numbers it is a quarter.
 package leases_test
 
 import (

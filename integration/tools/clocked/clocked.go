@@ -35,7 +35,11 @@ func (s *Server) Clock() time.Time { return s.Now }
 // machine may need for the next call.
 func (s *Server) Persist(t testing.TB, keys ...string) {
 	t.Helper()
+	var all rueidis.Commands
 	for _, key := range keys {
-		require.NoError(t, s.Redis.Do(t.Context(), s.Redis.B().Persist().Key(key).Build()).Error())
+		all = append(all, s.Redis.B().Persist().Key(key).Build())
+	}
+	for _, result := range s.Redis.DoMulti(t.Context(), all...) {
+		require.NoError(t, result.Error())
 	}
 }
