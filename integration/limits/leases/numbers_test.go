@@ -29,9 +29,8 @@ type numbers struct {
 }
 
 // TestLease_Take_RemainingIsNeverTooLarge: several Clients with leases take permits from a quota that gets none back.
-// What a decision reports as left is at most the quota without all permits of the same Client before it, and those of
-// others that were taken a lease and a call before. Requests of all sizes are beside each other, so that replies pass
-// each other.
+// Remaining is at most the quota without what the same Client took before the call. What others took counts too,
+// once it is older than a lease and a call. Replies to requests of all sizes pass each other.
 func TestLease_Take_RemainingIsNeverTooLarge(t *testing.T) {
 	window := limit.FixedWindow{Permits: quota, Interval: time.Hour}
 	for kind, open := range map[string]func(c *rratelimiter.Client) take{
