@@ -144,9 +144,6 @@ func (l *Limiter) ask(ctx context.Context, permits int64, wait time.Duration) (a
 	case a.Local:
 		from = Share
 	default:
-		if a.Waited && a.Left.Limit > 0 {
-			a.Decision = a.Left
-		}
 		from, err = Redis, a.Err
 	}
 	if wait == outage.Forever && err == nil && !a.Decision.Allowed {

@@ -30,4 +30,4 @@ func OnRedisChange(changed func(node string, up bool, err error)) Option {
 	return common(func(s *gate.Settings) { s.Changed = changed })
 }
 
-func common(change gate.SettingsOption) Option { return func(s *settings) { change(&s.Settings) } }
+func common(change gate.Setting) Option { return func(s *settings) { change(&s.Settings) } }

@@ -49,19 +49,19 @@ func UnaryClientInterceptor(choose func(context.Context, Call) (Limiter, error),
 	return func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker,
 		opts ...grpc.CallOption) error {
 		c := outgoing(ctx, method, req, cc)
-		d, err := g.acquire(c)
+		v, err := g.acquire(c)
 		if err != nil {
 			return err
 		}
-		defer d.Return()
+		defer v.Return()
 		var header, trailer metadata.MD
 		if g.Follows {
 			opts = append(slices.Clip(opts), grpc.Header(&header), grpc.Trailer(&trailer))
-			g.Granted(d)
+			g.Granted(v)
 		}
 		err = invoker(ctx, method, req, reply, cc, opts...)
-		g.pauseFor(d, err)
-		g.follow(d, header, trailer)
+		g.pauseFor(v, err)
+		g.follow(v, header, trailer)
 		return err
 	}
 }
@@ -74,27 +74,27 @@ func StreamClientInterceptor(choose func(context.Context, Call) (Limiter, error)
 	return func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer,
 		opts ...grpc.CallOption) (grpc.ClientStream, error) {
 		c := outgoing(ctx, method, nil, cc)
-		d, err := g.acquire(c)
+		v, err := g.acquire(c)
 		if err != nil {
 			return nil, err
 		}
 		opened := false
 		defer func() {
 			if !opened { // also if a callback panics
-				d.Return()
+				v.Return()
 			}
 		}()
-		if d != nil && d.Receipt.Hold != nil {
-			opts = append(slices.Clip(opts), grpc.OnFinish(func(error) { d.Return() }))
+		if v != nil && v.Receipt.Hold != nil {
+			opts = append(slices.Clip(opts), grpc.OnFinish(func(error) { v.Return() }))
 		}
 		s, err := streamer(ctx, desc, cc, method, opts...)
 		if err != nil {
-			g.pauseFor(d, err)
+			g.pauseFor(v, err)
 			return nil, err
 		}
 		opened = true
-		g.Granted(d)
-		return &clientStream{ClientStream: s, gate: g, decided: d}, nil
+		g.Granted(v)
+		return &clientStream{ClientStream: s, gate: g, visit: v}, nil
 	}
 }
 
@@ -102,20 +102,20 @@ func StreamClientInterceptor(choose func(context.Context, Call) (Limiter, error)
 type clientStream struct {
 	grpc.ClientStream
 	gate    *interceptor
-	decided *gate.Decided // nil if nothing limits the stream
+	visit   *visit // nil if nothing limits the stream
 	follows sync.Once
 }
 
 func (s *clientStream) RecvMsg(m any) error {
 	err := s.ClientStream.RecvMsg(m)
-	s.gate.pauseFor(s.decided, err)
+	s.gate.pauseFor(s.visit, err)
 	if s.gate.Follows {
 		s.follows.Do(func() {
 			header, _ := s.Header() // it has arrived, or nil
 			if err != nil {
 				header = metadata.Join(header, s.Trailer())
 			}
-			s.gate.follow(s.decided, header)
+			s.gate.follow(s.visit, header)
 		})
 	}
 	return err
@@ -126,7 +126,7 @@ func (s *clientStream) RecvMsg(m any) error {
 func FollowQuota(kinds ...string) Option { return common(gate.FollowQuota(kinds)) }
 
 // follow drains the limiter of a call to what metadata says is left of the quota.
-func (g *interceptor) follow(d *gate.Decided, all ...metadata.MD) {
+func (g *interceptor) follow(v *visit, all ...metadata.MD) {
 	if !g.Follows {
 		return
 	}
@@ -134,24 +134,24 @@ func (g *interceptor) follow(d *gate.Decided, all ...metadata.MD) {
 	for name, values := range metadata.Join(all...) {
 		h[textproto.CanonicalMIMEHeaderKey(name)] = values
 	}
-	g.Follow(d, h)
+	g.Follow(v, h)
 }
 
 func outgoing(ctx context.Context, method string, message any, cc *grpc.ClientConn) call {
-	c := call{ctx, Call{Method: method, Message: message, Outgoing: true}}
+	c := call{In: ctx, Call: Call{Method: method, Message: message, Outgoing: true}}
 	if cc != nil {
-		c.Target = cc.Target()
+		c.Call.Target = cc.Target()
 	}
 	return c
 }
 
 // acquire waits until a call may be sent. It returns nil if nothing limits the call.
-func (g *interceptor) acquire(c call) (*gate.Decided, error) {
-	d := g.Decide(c.Context, c)
-	if d != nil && !d.Passes() {
-		return nil, &notSent{d.NotSent(ErrNotSent), status.FromProto(newStatus(c.Context, d, d.RetryAfter()))}
+func (g *interceptor) acquire(c call) (*visit, error) {
+	v := g.Admit(c)
+	if v != nil && !v.Passes() {
+		return nil, &notSent{v.NotSent(ErrNotSent), status.FromProto(newStatus(v, v.RetryAfter()))}
 	}
-	return d, nil
+	return v, nil
 }
 
 // notSent is the error of a call that was not sent: with the reason for its caller, and a status
@@ -196,8 +196,8 @@ func RetryInfo(of ...codes.Code) func(*status.Status) (time.Duration, bool) {
 }
 
 // pauseFor pauses the limiter of a call if the status of the server asks for it.
-func (g *interceptor) pauseFor(d *gate.Decided, err error) {
-	if err == nil || d == nil || d.Request.Limiter == nil || errors.Is(err, ErrNotSent) {
+func (g *interceptor) pauseFor(v *visit, err error) {
+	if err == nil || v == nil || v.Ask.Limiter == nil || errors.Is(err, ErrNotSent) {
 		return
 	}
 	s, ok := status.FromError(err)
@@ -210,5 +210,5 @@ func (g *interceptor) pauseFor(d *gate.Decided, err error) {
 			longest = max(longest, pause)
 		}
 	}
-	g.Pause(d.Request.Limiter, longest)
+	g.Pause(v.Ask.Limiter, longest)
 }

@@ -180,10 +180,10 @@ func together[T any](f func(context.Context, Call) (T, error)) func(call) (T, er
 	if f == nil {
 		return nil
 	}
-	return func(c call) (T, error) { return f(c.Context, c.Call) }
+	return func(c call) (T, error) { return f(c.In, c.Call) }
 }
 
 // apart returns a function of both as one of a call and its context.
 func apart[T any](f func(call) (T, error)) func(context.Context, Call) (T, error) {
-	return func(ctx context.Context, c Call) (T, error) { return f(call{ctx, c}) }
+	return func(ctx context.Context, c Call) (T, error) { return f(call{In: ctx, Call: c}) }
 }

@@ -19,14 +19,13 @@ type option func(*settings)
 func (o option) apply(s *settings) { o(s) }
 
 // common returns an option of the settings that grpclimit and httplimit have in common.
-func common(change gate.SettingsOption) Option {
+func common(change gate.Setting) Option {
 	return option(func(s *settings) { change(&s.Settings) })
 }
 
 type settings struct {
 	pauseOn []func(*status.Status) (time.Duration, bool)
-	gate.Settings
-	gate.Hooks[call]
+	gate.Options[call]
 }
 
 // Cost sets the cost of a call, 1 by default. A call of cost 0 passes without a call to
@@ -38,7 +37,7 @@ func Cost(cost func(context.Context, Call) int64) Option {
 	}
 	return option(func(s *settings) {
 		s.Cost = func(c call) (int64, error) {
-			permits := cost(c.Context, c.Call)
+			permits := cost(c.In, c.Call)
 			if permits < 0 {
 				return permits, identity.Invalidf("grpclimit: Cost: the cost is negative: %d", permits)
 			}
@@ -54,7 +53,7 @@ func Skip(skip func(context.Context, Call) bool) Option {
 		return nil
 	}
 	return option(func(s *settings) {
-		s.Skip = func(c call) bool { return skip(c.Context, c.Call) }
+		s.Skip = func(c call) bool { return skip(c.In, c.Call) }
 	})
 }
 
@@ -81,7 +80,7 @@ func Report(report func(context.Context, Call, limit.Outcome)) Option {
 		return nil
 	}
 	return option(func(s *settings) {
-		s.Report = func(c call, o limit.Outcome) { report(c.Context, c.Call, o) }
+		s.Report = func(c call, o limit.Outcome) { report(c.In, c.Call, o) }
 	})
 }
 
@@ -92,7 +91,7 @@ func OnSettleError(failed func(context.Context, Call, error)) Option {
 		return nil
 	}
 	return option(func(s *settings) {
-		s.Unsettled = func(c call, err error) { failed(c.Context, c.Call, err) }
+		s.Unsettled = func(c call, err error) { failed(c.In, c.Call, err) }
 	})
 }
 

@@ -26,17 +26,17 @@ func UnaryServerInterceptor(choose func(context.Context, Call) (Limiter, error),
 	opts ...Option) grpc.UnaryServerInterceptor {
 	g := newGate("UnaryServerInterceptor", choose, opts, false)
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-		c := call{ctx, Call{Method: info.FullMethod, Message: req}}
-		v, r := g.admit(&c)
+		c := call{In: ctx, Call: Call{Method: info.FullMethod, Message: req}}
+		v, r := g.admit(c)
 		if r != nil {
 			_ = grpc.SetTrailer(ctx, r.trailer) // it fails if the server is not grpc's, and has no trailers
 			return nil, r.err
 		}
 		if v == nil {
-			return handler(c.Context, req)
+			return handler(ctx, req)
 		}
 		ended := 0
-		defer func() { v.End(c, ended) }() // also if the handler panics
+		defer func() { v.End(ended) }() // also if the handler panics
 		reply, err := handler(v, req)
 		ended = endOf(err)
 		return reply, err
@@ -49,38 +49,37 @@ func StreamServerInterceptor(choose func(context.Context, Call) (Limiter, error)
 	opts ...Option) grpc.StreamServerInterceptor {
 	g := newGate("StreamServerInterceptor", choose, opts, false)
 	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-		c := call{ss.Context(), Call{Method: info.FullMethod}}
-		v, r := g.admit(&c)
+		c := call{In: ss.Context(), Call: Call{Method: info.FullMethod}}
+		v, r := g.admit(c)
 		if r != nil {
 			ss.SetTrailer(r.trailer)
 			return r.err
 		}
 		if v == nil {
-			if g.Choices != nil { // which may have changed the context
-				ss = &admitted{ss, c.Context}
-			}
 			return handler(srv, ss)
 		}
 		ended := 0
-		defer func() { v.End(c, ended) }()
-		err := handler(srv, &admitted{ss, v})
+		defer func() { v.End(ended) }()
+		err := handler(srv, &serverStream{ss, v})
 		ended = endOf(err)
 		return err
 	}
 }
 
-type admitted struct {
+// serverStream is an admitted stream.
+type serverStream struct {
 	grpc.ServerStream
-	ctx context.Context
+	visit *visit
 }
 
-func (s *admitted) Context() context.Context { return s.ctx }
+// Context returns the visit, which is the context of the handler.
+func (s *serverStream) Context() context.Context { return s.visit }
 
-// call is a Call, and the context that belongs to it.
-type call struct {
-	context.Context
-	Call
-}
+// call is a Call in its context, and visit one that is limited.
+type (
+	call  = gate.Call[Call]
+	visit = gate.Visit[call]
+)
 
 // interceptor is the common part of all four interceptors.
 type interceptor struct {
@@ -94,35 +93,24 @@ func newGate(name string, choose func(context.Context, Call) (Limiter, error), o
 	if choose == nil {
 		panic(at + ": choose is nil: pass All, Each or a function that returns a Limiter")
 	}
-	s := &settings{Settings: gate.NewSettings()}
-	s.Choose = func(c call) (Limiter, error) { return choose(c.Context, c.Call) }
-	s.pauseOn = []func(*status.Status) (time.Duration, bool){RetryInfo()}
-	gate.Apply(&s.Settings, opts, func(o Option) { o.apply(s) })
+	s := &settings{pauseOn: []func(*status.Status) (time.Duration, bool){RetryInfo()}}
+	s.Settings, s.Chooser = gate.NewSettings(), gate.Func[call](together(choose))
+	gate.Apply(&s.Options, opts, func(o Option) { o.apply(s) })
 	if skip := s.Skip; !client && !s.LimitsHealth {
-		s.Skip = func(c call) bool { return httptarget.Exempt(c.Method) || skip != nil && skip(c) }
+		s.Skip = func(c call) bool { return httptarget.Exempt(c.Call.Method) || skip != nil && skip(c) }
 	}
-	return &interceptor{gate.NewGate(at, s.Settings, s.Hooks, client), s.pauseOn}
+	return &interceptor{gate.NewGate(at, s.Options, client), s.pauseOn}
 }
 
 // admit decides a call to a server. It returns the visit of a call that proceeds, nil if nothing
 // limits the call, or the refusal.
-func (g *interceptor) admit(c *call) (*gate.Visit[call], *refusal) {
-	var d *gate.Decided
-	if g.Choices == nil {
-		d = g.Decide(c.Context, *c)
-	} else {
-		ctx, choices := g.Choices(c.Context, c.Call)
-		c.Context = ctx
-		d = g.DecideAll(ctx, *c, choices)
+func (g *interceptor) admit(c call) (*visit, *refusal) {
+	v := g.Admit(c)
+	if v == nil || v.Passes() {
+		return v, nil
 	}
-	switch {
-	case d == nil:
-		return nil, nil
-	case !d.Passes():
-		g.Visit(c.Context, d).End(*c, 0)
-		return nil, newRefusal(c.Context, d)
-	}
-	return g.Visit(c.Context, d), nil
+	v.End(0)
+	return nil, newRefusal(v)
 }
 
 // FromContext returns the Outcome of a call to a server, for its handler. It returns

@@ -64,21 +64,21 @@ type refusal struct {
 
 // newStatus returns the status of a refused call, of a server or a client. after is the time to
 // retry, 0 for never.
-func newStatus(ctx context.Context, d *gate.Decided, after time.Duration) *spb.Status {
+func newStatus(v *visit, after time.Duration) *spb.Status {
 	code, message := codes.Unavailable, reduced
 	switch {
-	case d.Result == limit.Rejected:
-		if code, message = denials[d.Settings.Denied], overLimit; code != codes.ResourceExhausted {
+	case v.Result == limit.Rejected:
+		if code, message = denials[v.Settings.Denied], overLimit; code != codes.ResourceExhausted {
 			message = denied
 		}
-	case d.Result == limit.Invalid:
+	case v.Result == limit.Invalid:
 		code, message = codes.InvalidArgument, lacking
-		if field := identity.LackOf(d.Err); field != "" {
+		if field := identity.LackOf(v.Outcome.Err); field != "" {
 			message += ": one value of the " + field
 		}
-	case d.Result == limit.Canceled && errors.Is(ctx.Err(), context.Canceled):
+	case v.Result == limit.Canceled && errors.Is(v.Err(), context.Canceled):
 		code, message = codes.Canceled, ended
-	case d.Result == limit.Canceled:
+	case v.Result == limit.Canceled:
 		code, message = codes.DeadlineExceeded, ended
 	}
 	s := &spb.Status{Code: int32(code), Message: message}
@@ -88,12 +88,12 @@ func newStatus(ctx context.Context, d *gate.Decided, after time.Duration) *spb.S
 	return s
 }
 
-func newRefusal(ctx context.Context, d *gate.Decided) *refusal {
-	exact := d.RetryAfter()
-	after := d.Settings.Spread.Add(exact)
-	s := newStatus(ctx, d, after)
+func newRefusal(v *visit) *refusal {
+	exact := v.RetryAfter()
+	after := v.Settings.Spread.Add(exact)
+	s := newStatus(v, after)
 	if s.GetCode() == int32(codes.ResourceExhausted) {
-		s.Details = append(s.Details, quotaFailure(d)...)
+		s.Details = append(s.Details, quotaFailure(v)...)
 	}
 	trailer := pushback(after)
 	if exact > longestPushback {
@@ -102,27 +102,27 @@ func newRefusal(ctx context.Context, d *gate.Decided) *refusal {
 	return &refusal{status.ErrorProto(s), trailer}
 }
 
-func quotaFailure(d *gate.Decided) []*anypb.Any {
+func quotaFailure(v *visit) []*anypb.Any {
 	f := new(errdetails.QuotaFailure)
-	for _, i := range d.Description.Violated(d.Outcome) {
-		t := d.Description.Term(i)
-		quota := d.Decision.Limit
-		if i < len(d.Each) {
-			quota = d.Each[i].Limit
+	for _, i := range v.Denying() {
+		t := v.Description.Term(i)
+		quota := v.Decision.Limit
+		if i < len(v.Each) {
+			quota = v.Each[i].Limit
 		}
 		quota = cmp.Or(quota, t.Quota)
-		v := &errdetails.QuotaFailure_Violation{
+		violation := &errdetails.QuotaFailure_Violation{
 			QuotaMetric: "permits", QuotaId: t.Name, QuotaValue: quota,
 		}
 		limit := strconv.Quote(t.Name)
 		if quota > 0 {
 			limit += fmt.Sprintf(" of %d", quota)
 		}
-		v.Description = fmt.Sprintf("the limit %s has too few permits left", limit)
-		if errors.Is(d.Err, rratelimiter.ErrPermitsExceedRate) {
-			v.Description = fmt.Sprintf("the call costs more than the limit %s ever grants", limit)
+		violation.Description = fmt.Sprintf("the limit %s has too few permits left", limit)
+		if errors.Is(v.Outcome.Err, rratelimiter.ErrPermitsExceedRate) {
+			violation.Description = fmt.Sprintf("the call costs more than the limit %s ever grants", limit)
 		}
-		f.Violations = append(f.Violations, v)
+		f.Violations = append(f.Violations, violation)
 	}
 	return detail(f)
 }

@@ -29,22 +29,22 @@ var (
 
 // setHeaders sets the headers of a decision and of those before it, and those of a problem document. The
 // handler, an inner Middleware or an upstream may have set the same fields of a response with this status.
-func setHeaders(h http.Header, o *gate.Decided, status int, document bool) {
+func setHeaders(h http.Header, v *visit, status int, document bool) {
 	denied := NoHeaders // the style of a denial with numbers
-	if !o.Passes() && o.Result == limit.Rejected && o.Decision.Limit > 0 {
-		denied = HeaderStyle(o.Settings.Headers)
+	if !v.Passes() && v.Result == limit.Rejected && v.Decision.Limit > 0 {
+		denied = HeaderStyle(v.Settings.Headers)
 	}
 	var used map[string]bool // names of the draft's items; nil without other items
-	if o.Before != nil || len(h[policyField])+len(h[limitField]) > 0 {
+	if v.Before != nil || len(h[policyField])+len(h[limitField]) > 0 {
 		used = itemNames(h)
 	}
-	for last := o; o != nil; o = o.Before {
-		style := HeaderStyle(o.Settings.Headers)
-		if o != last && style == denied {
+	for last := v; v != nil; v = v.Before {
+		style := HeaderStyle(v.Settings.Headers)
+		if v != last && style == denied {
 			status = http.StatusTooManyRequests // so the denial stays
 		}
-		if !o.Shadow && style != NoHeaders || !o.Passes() {
-			setFields(h, style, o, status, used)
+		if !v.Shadow && style != NoHeaders || !v.Passes() {
+			setFields(h, style, v, status, used)
 		}
 	}
 	if document {
@@ -66,30 +66,30 @@ func itemNames(h http.Header) map[string]bool {
 }
 
 // setFields sets the fields of one decision.
-func setFields(h http.Header, style HeaderStyle, o *gate.Decided, status int, used map[string]bool) {
+func setFields(h http.Header, style HeaderStyle, v *visit, status int, used map[string]bool) {
 	var after time.Duration
-	if !o.Passes() {
-		after = o.Settings.Spread.Add(o.RetryAfter())
+	if !v.Passes() {
+		after = v.Settings.Spread.Add(v.RetryAfter())
 	}
-	switch numbers := o.Decision.Limit > 0; {
-	case o.Result != limit.Acquired && o.Result != limit.Rejected:
+	switch numbers := v.Decision.Limit > 0; {
+	case v.Result != limit.Acquired && v.Result != limit.Rejected:
 	case style == Draft11:
 		if used != nil {
-			o.Description = o.Description.Distinct(max(1, len(o.Each)), used)
+			v.Description = v.Description.Distinct(max(1, len(v.Each)), used)
 		}
-		if numbers || !o.Local && o.Each == nil && len(o.Description.Policies) > 0 {
-			addFirst(h, policyField, quotas(o))
+		if numbers || !v.Local && v.Each == nil && len(v.Description.Policies) > 0 {
+			addFirst(h, policyField, quotas(v))
 		}
 		if numbers {
-			addFirst(h, limitField, limits(o))
+			addFirst(h, limitField, limits(v))
 		}
 	case style == ThreeHeaders:
-		if d, denied := rateOf(o); d.Limit > 0 {
-			setThree(h, threeFields, d, denied, status, gate.RoundUp(resetOf(o, d, denied, after), time.Second))
+		if d, denied := rateOf(v); d.Limit > 0 {
+			setThree(h, threeFields, d, denied, status, gate.RoundUp(resetOf(v, d, denied, after), time.Second))
 		}
 	case style == XRateLimit:
-		if d, denied := rateOf(o); d.Limit > 0 {
-			setThree(h, xLimitFields, d, denied, status, o.At.Add(resetOf(o, d, denied, after)).Add(time.Second-1).Unix())
+		if d, denied := rateOf(v); d.Limit > 0 {
+			setThree(h, xLimitFields, d, denied, status, v.At.Add(resetOf(v, d, denied, after)).Add(time.Second-1).Unix())
 		}
 	}
 	if after > 0 {
@@ -107,31 +107,31 @@ func addFirst(h http.Header, name, items string) {
 func setNumber(h http.Header, name string, n int64) { h[name] = []string{strconv.FormatInt(n, 10)} }
 
 // quotas returns RateLimit-Policy, which lacks policies of unknown quotas.
-func quotas(o *gate.Decided) string {
-	d := o.Description
+func quotas(v *visit) string {
+	d := v.Description
 	var text []byte
 	switch {
-	case len(o.Each) > 0:
-		for i, each := range o.Each {
-			if hasQuota(o, i) {
+	case len(v.Each) > 0:
+		for i, each := range v.Each {
+			if hasQuota(v, i) {
 				text = appendPolicy(text, d.Term(i), each.Limit)
 			}
 		}
-	case !o.Local && len(d.Policies) > 1: // the decision is about one of them
-		single := d.Single(o.Decision)
+	case !v.Local && len(d.Policies) > 1: // the decision is about one of them
+		single := d.Single(v.Decision)
 		for i := range d.Policies {
 			t := d.Term(i)
 			if i == single {
-				t.Quota = cmp.Or(o.Decision.Limit, t.Quota)
+				t.Quota = cmp.Or(v.Decision.Limit, t.Quota)
 			}
 			if t.Quota > 0 {
 				text = appendPolicy(text, t, t.Quota)
 			}
 		}
 	default:
-		t := d.Term(d.Single(o.Decision))
-		quota := cmp.Or(o.Decision.Limit, t.Quota)
-		if quota > 0 || o.Err == nil { // without an error, 0 is the limit
+		t := d.Term(d.Single(v.Decision))
+		quota := cmp.Or(v.Decision.Limit, t.Quota)
+		if quota > 0 || v.Outcome.Err == nil { // without an error, 0 is the limit
 			text = appendPolicy(text, t, quota)
 		}
 	}
@@ -166,24 +166,24 @@ func appendNumber(text []byte, parameter string, n int64) []byte {
 // limits returns RateLimit. For each policy, r is the remaining permits, and t the seconds during
 // which they do not grow. A t that is unknown or below a second is left out. No t is later than
 // Retry-After.
-func limits(o *gate.Decided) string {
+func limits(v *visit) string {
 	text := make([]byte, 0, 64)
-	if len(o.Each) == 0 {
-		name := o.Description.Term(o.Description.Single(o.Decision)).Name
-		text = appendLimit(text, name, o.Decision.Remaining, o.Until(0, o.Decision), o.Decision.RetryAfter)
+	if len(v.Each) == 0 {
+		name := v.Description.Term(v.Description.Single(v.Decision)).Name
+		text = appendLimit(text, name, v.Decision.Remaining, v.Until(0, v.Decision), v.Decision.RetryAfter)
 	}
-	for i, d := range o.Each {
-		if !hasQuota(o, i) {
+	for i, d := range v.Each {
+		if !hasQuota(v, i) {
 			continue
 		}
-		text = appendLimit(text, o.Description.Term(i).Name, d.Remaining, o.Until(i, d), o.Decision.RetryAfter)
+		text = appendLimit(text, v.Description.Term(i).Name, d.Remaining, v.Until(i, d), v.Decision.RetryAfter)
 	}
 	return string(text)
 }
 
 // hasQuota reports whether a policy has one: a Pause has none.
-func hasQuota(o *gate.Decided, i int) bool {
-	return o.Each[i].Limit > 0 || o.Description.Term(i).Quota > 0
+func hasQuota(v *visit, i int) bool {
+	return v.Each[i].Limit > 0 || v.Description.Term(i).Quota > 0
 }
 
 func appendLimit(text []byte, name string, remaining int64, window, retry time.Duration) []byte {
@@ -215,18 +215,18 @@ func setThree(h http.Header, names [3]string, d rratelimiter.Decision, denied bo
 
 // rateOf returns the decision that the older styles show, and whether it is a denial. They have no place for a quota
 // without a time, so it leaves out permits that requests hold. Its Limit is 0 if there is nothing else.
-func rateOf(o *gate.Decided) (d rratelimiter.Decision, denied bool) {
-	d, denied = o.Decision, o.Result == limit.Rejected
-	if len(o.Each) == 0 {
-		if o.Description.Term(o.Description.Single(d)).Held {
+func rateOf(v *visit) (d rratelimiter.Decision, denied bool) {
+	d, denied = v.Decision, v.Result == limit.Rejected
+	if len(v.Each) == 0 {
+		if v.Description.Term(v.Description.Single(d)).Held {
 			d.Limit = 0
 		}
 		return d, denied
 	}
 	var rates []rratelimiter.Decision
 	held := false
-	for i, one := range o.Each {
-		if o.Description.Term(i).Held {
+	for i, one := range v.Each {
+		if v.Description.Term(i).Held {
 			held = true
 		} else if one.Limit > 0 || !one.Allowed {
 			rates = append(rates, one)
@@ -244,11 +244,11 @@ func rateOf(o *gate.Decided) (d rratelimiter.Decision, denied bool) {
 
 // resetOf returns when Remaining changes: for a denied request after the time of its Retry-After,
 // else when all permits of the reported policy are free.
-func resetOf(o *gate.Decided, shown rratelimiter.Decision, denied bool, retryAfter time.Duration) time.Duration {
+func resetOf(v *visit, shown rratelimiter.Decision, denied bool, retryAfter time.Duration) time.Duration {
 	if denied {
 		return max(retryAfter, time.Second)
 	}
-	for _, d := range o.Each {
+	for _, d := range v.Each {
 		if d.Limit == shown.Limit && d.Remaining == shown.Remaining {
 			return d.ResetAfter
 		}

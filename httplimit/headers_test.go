@@ -131,7 +131,7 @@ func TestHeaders_LocalShare_ShowTheShare(t *testing.T) {
 	})
 }
 
-func TestRateLimit_NumbersUnknown_LeavesThemOut(t *testing.T) {
+func TestRateLimit_NumbersKnown_AreThoseOfRedis(t *testing.T) {
 	gatetest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
 		cost, perMinute := int64(0), limit.FixedWindow{Permits: 10, Interval: time.Minute}
 		handler := httplimit.Middleware(perIP(client, perMinute), httplimit.Wait(2*time.Minute),
@@ -141,7 +141,7 @@ func TestRateLimit_NumbersUnknown_LeavesThemOut(t *testing.T) {
 			want []string
 		}{
 			{0, nil}, {7, []string{`"minute";r=3;t=60`}}, {11, nil},
-			{4, []string{`"minute";r=0`}}, // what others have taken during its wait is unknown
+			{4, []string{`"minute";r=6;t=60`}}, // after a wait
 		} {
 			cost = c.cost
 			assert.Equal(t, c.want, serve(handler, request()).Header()["Ratelimit"], "cost %d", c.cost)

@@ -47,7 +47,7 @@ func Middleware(choose func(*http.Request) (Limiter, error), opts ...Option) fun
 		panic("httplimit: Middleware: choose is nil: pass All, Each or a function that returns a Limiter")
 	}
 	s := newSettings(choose, opts)
-	g := gate.NewGate("httplimit: Middleware", s.Settings, s.Hooks, false)
+	g := gate.NewGate("httplimit: Middleware", s.Options, false)
 	return func(next http.Handler) http.Handler {
 		return &middleware{s, g, next}
 	}
@@ -59,45 +59,41 @@ type middleware struct {
 	next http.Handler
 }
 
+// visit is a request that is limited.
+type visit = gate.Visit[*http.Request]
+
 func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	var d *gate.Decided
-	if m.Choices == nil {
-		d = m.gate.Decide(r.Context(), r)
-	} else if ctx, choices := m.Choices(r.Context(), r); len(choices) > 0 {
-		own := r
-		r = r.WithContext(ctx)
-		defer copyBack(own, r)
-		d = m.gate.DecideAll(ctx, r, choices)
-	}
-	if d == nil {
+	v := m.gate.Admit(r)
+	if v == nil {
 		m.next.ServeHTTP(w, r)
 		return
 	}
-	v := m.gate.Visit(r.Context(), d)
-	if !d.Passes() {
-		defer v.End(r, 0)
+	inside := v.Request
+	if !v.Passes() {
+		defer v.End(0)
+		defer func() { copyBack(r, inside) }()
 		dropContent(w)
-		setHeaders(w.Header(), d, 0, m.refuse == nil)
+		setHeaders(w.Header(), v, 0, m.refuse == nil)
 		if m.refuse == nil {
-			writeRefusal(w, d)
+			writeRefusal(w, v)
 			return
 		}
-		inside := r.WithContext(v)
-		defer copyBack(r, inside)
+		inside = inside.WithContext(v)
 		m.refuse.ServeHTTP(w, inside)
 		return
 	}
 	later := &writer{ResponseWriter: w}
-	if seesResponse(d) {
-		later.begin = func(status int) { setHeaders(later.Header(), d, status, false) }
+	if seesResponse(v) {
+		later.begin = func(status int) { setHeaders(later.Header(), v, status, false) }
 		w = later
 	}
-	inside, returned := r.WithContext(v), false
+	inside = inside.WithContext(v)
+	returned := false
 	defer func() { // also if the handler or a callback panics
 		if !returned {
 			later.status = 0
 		}
-		v.End(r, later.status)
+		v.End(later.status)
 	}()
 	defer func() {
 		copyBack(r, inside)
@@ -113,10 +109,10 @@ func copyBack(r, inside *http.Request) {
 	r.Pattern, r.MultipartForm = inside.Pattern, inside.MultipartForm
 }
 
-// seesResponse reports whether the status or the headers of a response depend on a decision.
-func seesResponse(d *gate.Decided) bool {
-	for ; d != nil; d = d.Before {
-		if !d.Shadow && HeaderStyle(d.Settings.Headers) != NoHeaders || d.Settings.Refunds != nil {
+// seesResponse reports whether the status or the headers of a response depend on a visit.
+func seesResponse(v *visit) bool {
+	for ; v != nil; v = v.Before {
+		if !v.Shadow && HeaderStyle(v.Settings.Headers) != NoHeaders || v.Settings.Refunds != nil {
 			return true
 		}
 	}
@@ -229,22 +225,22 @@ func dropContent(w http.ResponseWriter) {
 }
 
 // writeRefusal answers in place of the handler. The headers are set before.
-func writeRefusal(w http.ResponseWriter, o *gate.Decided) {
+func writeRefusal(w http.ResponseWriter, v *visit) {
 	status, text := http.StatusServiceUnavailable, reducedCapacity
-	switch o.Result {
+	switch v.Result {
 	case limit.Invalid:
 		status = http.StatusBadRequest
-		if errors.Is(o.Err, ErrLengthRequired) {
+		if errors.Is(v.Outcome.Err, ErrLengthRequired) {
 			status = http.StatusLengthRequired
 		}
 		p := problem{"about:blank", http.StatusText(status), status, "", nil}
-		if field := identity.LackOf(o.Err); field != "" {
+		if field := identity.LackOf(v.Outcome.Err); field != "" {
 			p.Detail = "The request needs one value of the " + field + "."
 		}
 		text = p.document()
 	case limit.Rejected:
-		status = cmp.Or(o.Settings.Denied, http.StatusTooManyRequests)
-		p := problem{ianaTypes + "quota-exceeded", "The request is over its limit.", status, "", o.Violated}
+		status = cmp.Or(v.Settings.Denied, http.StatusTooManyRequests)
+		p := problem{ianaTypes + "quota-exceeded", "The request is over its limit.", status, "", v.Violated}
 		if status != http.StatusTooManyRequests {
 			p = problem{"about:blank", http.StatusText(status), status, "", nil}
 		}

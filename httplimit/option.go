@@ -18,21 +18,20 @@ type option func(*settings)
 func (o option) apply(s *settings) { o(s) }
 
 // common returns an option of the settings that httplimit and grpclimit have in common.
-func common(change gate.SettingsOption) Option {
+func common(change gate.Setting) Option {
 	return option(func(s *settings) { change(&s.Settings) })
 }
 
 type settings struct {
 	refuse  http.Handler
 	pauseOn []func(*http.Response) (time.Duration, bool)
-	gate.Settings
-	gate.Hooks[*http.Request]
+	gate.Options[*http.Request]
 }
 
 func newSettings(choose func(*http.Request) (Limiter, error), opts []Option) *settings {
-	s := &settings{Settings: gate.NewSettings()}
-	s.Choose, s.pauseOn = choose, []func(*http.Response) (time.Duration, bool){RetryAfter()}
-	gate.Apply(&s.Settings, opts, func(o Option) { o.apply(s) })
+	s := &settings{pauseOn: []func(*http.Response) (time.Duration, bool){RetryAfter()}}
+	s.Settings, s.Chooser = gate.NewSettings(), gate.Func[*http.Request](choose)
+	gate.Apply(&s.Options, opts, func(o Option) { o.apply(s) })
 	return s
 }
 

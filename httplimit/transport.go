@@ -45,7 +45,7 @@ func Transport(base http.RoundTripper, choose func(*http.Request) (Limiter, erro
 		base = http.DefaultTransport
 	}
 	s := newSettings(choose, opts)
-	return &transport{s, gate.NewGate("httplimit: Transport", s.Settings, s.Hooks, true), base}
+	return &transport{s, gate.NewGate("httplimit: Transport", s.Options, true), base}
 }
 
 type transport struct {
@@ -56,33 +56,33 @@ type transport struct {
 
 // RoundTrip waits for the permits of a request, and sends it.
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	d := t.gate.Decide(r.Context(), r)
-	if d == nil {
+	v := t.gate.Admit(r)
+	if v == nil {
 		return t.base.RoundTrip(r)
 	}
-	if !d.Passes() {
+	if !v.Passes() {
 		if r.Body != nil {
 			_ = r.Body.Close() // required of a RoundTripper
 		}
-		return nil, d.NotSent(ErrNotSent)
+		return nil, v.NotSent(ErrNotSent)
 	}
-	t.gate.Granted(d)
+	t.gate.Granted(v)
 	open := false // the body of the response, whose end returns the place
 	defer func() {
 		if !open { // also if a callback panics
-			d.Return()
+			v.Return()
 		}
 	}()
 	resp, err := t.base.RoundTrip(r)
 	if err != nil {
 		return resp, err
 	}
-	if d.Request.Limiter != nil {
-		t.gate.Pause(d.Request.Limiter, t.pauseOf(resp))
+	if v.Ask.Limiter != nil {
+		t.gate.Pause(v.Ask.Limiter, t.pauseOf(resp))
 	}
-	t.gate.Follow(d, resp.Header)
-	if d.Receipt.Hold != nil {
-		resp.Body = untilEnd(resp.Body, d.Return)
+	t.gate.Follow(v, resp.Header)
+	if v.Receipt.Hold != nil {
+		resp.Body = untilEnd(resp.Body, v.Return)
 		open = true
 	}
 	return resp, nil

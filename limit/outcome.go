@@ -55,7 +55,7 @@ type Outcome struct {
 	Limiter string // the name of the limiter; "" if it has none, or none was chosen
 	Cost    int64  // the permits of the request
 	// Decision has the numbers if Result is Acquired or Rejected. It has those of the denial if Result is
-	// Canceled after a wait, and only Allowed if a client without the option Wait acquired.
+	// Canceled after a wait.
 	Decision rratelimiter.Decision
 	Each     []rratelimiter.Decision // of each policy, in order, if several are known; else nil
 	Violated []string                // the names of the policies that denied the request

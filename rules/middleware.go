@@ -1,7 +1,6 @@
 package rules
 
 import (
-	"context"
 	"net/http"
 	"slices"
 
@@ -35,17 +34,13 @@ func (s *Set) Middleware(client *rratelimiter.Client, opts ...httplimit.Option) 
 // fileOption is an option with the settings of a file.
 type fileOption struct {
 	httplimit.Option
-	gate.SettingsOption
+	gate.Change[*http.Request]
 }
 
 // middleware returns the middleware that decides by what read reads of a request.
 func (s *Set) middleware(caller string, client *rratelimiter.Client,
 	read func(*ruleset.File, *http.Request) *ruleset.Request, opts []httplimit.Option) func(http.Handler) http.Handler {
-	reads := func(_ context.Context, file *ruleset.File, request any) *ruleset.Request {
-		r, _ := request.(*http.Request) // as all of httplimit
-		return read(file, r)
-	}
-	all := append(slices.Clip(opts), fileOption{SettingsOption: ruleset.ByFile(caller, s.inside(), client, reads)})
+	all := append(slices.Clip(opts), fileOption{Change: ruleset.ByFile(caller, s.inside(), client, read)})
 	return httplimit.Middleware(unused, all...)
 }
 
@@ -70,7 +65,7 @@ func unused(*http.Request) (httplimit.Limiter, error) { return nil, nil }
 // URI. The length of a request's body is unknown.
 func (s *Set) ForwardAuth(client *rratelimiter.Client, opts ...httplimit.Option) http.Handler {
 	opts = append([]httplimit.Option{httplimit.Headers(httplimit.ThreeHeaders)}, opts...)
-	opts = append(opts, fileOption{SettingsOption: func(to *gate.Settings) { to.Keeps = true }}) // the response is not seen
+	opts = append(opts, fileOption{Change: func(to *gate.Options[*http.Request]) { to.Keeps = true }}) // the response is not seen
 	decided := s.middleware("rules: ForwardAuth", client, (*ruleset.File).Forwarded, opts)(granted)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.RawQuery { // some proxies pass on the client's query: any other has no meaning

@@ -76,7 +76,7 @@ func setRate(ctx context.Context, limiter *rratelimiter.Limiter, rate rratelimit
 
 // Matched returns the names of the rules that decide a request, in order, nil if there are none.
 // Call it with the context of the request, in its handler or in a callback of an option of
-// [Set.Middleware] or of the interceptors of package grpcrules.
+// [Set.Middleware] or of the interceptors of package grpcrules. Only Skip comes before the rules.
 func Matched(ctx context.Context) []string { return ruleset.Matched(ctx) }
 
 // Settle sets the final cost of a request for all rules that admitted it. httplimit.Settle and

@@ -1,6 +1,6 @@
 package gate
 
-// The ready-made choosers: one limiter for all requests, or one for each key.
+// The chooser by a function, and the ready-made functions: one limiter for all requests, or one for each key.
 
 import (
 	"errors"
@@ -11,6 +11,28 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/outage"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
+
+// Func is a Chooser by a function, which returns the limiter of a request.
+type Func[R Request[R]] func(R) (outage.Limiter, error)
+
+// Choose returns the visit of a request, none if the function returns no limiter.
+func (choose Func[R]) Choose(r R) (R, []Visit[R]) {
+	limiter, err := choose(r)
+	l, described := limiter.(describedLimiter)
+	if err == nil && !described && outage.IsNil(limiter) {
+		return r, nil
+	}
+	one := make([]Visit[R], 1)
+	switch v := &one[0]; {
+	case err != nil:
+		v.Outcome.Err = err
+	case described:
+		v.Ask.Limiter, v.Description = l.Limiter, l.description
+	default:
+		v.Ask.Limiter, v.Description = limiter, descriptionOf(limiter)
+	}
+	return r, one
+}
 
 // All returns a chooser of one limiter, with the description of its policies, or of none for a nil limiter. It panics
 // if every call would fail. The text begins with the call.

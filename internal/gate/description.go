@@ -100,44 +100,70 @@ func (d *Description) Single(decision rratelimiter.Decision) int {
 	return 0
 }
 
-// Violated returns the indexes of the policies that denied a request.
-func (d *Description) Violated(o limit.Outcome) []int {
-	var violated []int
+// nameOf returns the name of a policy without one of its own.
+func nameOf(of policy.Description) string {
+	return cmp.Or(of.Label, windows[of.Window], notation.FormatDuration(of.Window))
+}
+
+// windows are the names of some windows.
+var windows = map[time.Duration]string{
+	0: unknown, time.Second: "second", time.Minute: "minute", time.Hour: "hour", 24 * time.Hour: "day",
+	7 * 24 * time.Hour: "week",
+}
+
+type describedLimiter struct {
+	outage.Limiter
+	description *Description
+}
+
+// Described returns the limiter without its description, for limit.Join.
+func (l describedLimiter) Described(inside.Key) outage.Limiter { return l.Limiter }
+
+// descriptionOf returns the description of a limiter. The rate of a *rratelimiter.Limiter is in Redis.
+func descriptionOf(l outage.Limiter) *Description {
+	if l, ok := l.(interface{ Policies() []limit.Policy }); ok {
+		return Describe(l.Policies()...)
+	}
+	return noDescription
+}
+
+var noDescription = Describe()
+
+// Denying returns the indexes of the policies that denied a request.
+func (v *Visit[R]) Denying() []int {
+	var denying []int
 	switch {
-	case o.Result != limit.Rejected:
+	case v.Result != limit.Rejected:
 		return nil
-	case len(o.Each) > 0:
-		for i, decision := range o.Each {
+	case len(v.Each) > 0:
+		for i, decision := range v.Each {
 			if !decision.Allowed {
-				violated = append(violated, i)
+				denying = append(denying, i)
 			}
 		}
-	case errors.Is(o.Err, rratelimiter.ErrPermitsExceedRate):
-		for i, t := range d.terms {
-			if t.Quota > 0 && t.Quota < o.Cost {
-				violated = append(violated, i)
+	case errors.Is(v.Outcome.Err, rratelimiter.ErrPermitsExceedRate):
+		for i, t := range v.Description.terms {
+			if t.Quota > 0 && t.Quota < v.Cost {
+				denying = append(denying, i)
 			}
 		}
 	}
-	if violated == nil {
-		return []int{d.Single(o.Decision)}
+	if denying == nil {
+		return []int{v.Description.Single(v.Decision)}
 	}
-	return violated
+	return denying
 }
 
 // Until returns a time during which at most one.Remaining permits are free, since the next permit returns
 // later. It returns 0 if that time is unknown. one is the decision of policy i.
-func (d *Decided) Until(i int, one rratelimiter.Decision) time.Duration {
-	if d.Waited { // the decision is older than the wait
-		return 0
-	}
-	cost, kind := d.Cost, policy.Description{} // of an unknown policy
-	if len(d.Description.Policies) == max(1, len(d.Each)) {
-		if kind = d.Description.kinds[i]; d.Local && kind.Refill != policy.Held {
-			next, _ := outage.NextPermit(kind, float64(d.Request.Mode), one)
+func (v *Visit[R]) Until(i int, one rratelimiter.Decision) time.Duration {
+	cost, kind := v.Cost, policy.Description{} // of an unknown policy
+	if len(v.Description.Policies) == max(1, len(v.Each)) {
+		if kind = v.Description.kinds[i]; v.Local && kind.Refill != policy.Held {
+			next, _ := outage.NextPermit(kind, float64(v.Ask.Mode), one)
 			return next
 		}
-		if one.Allowed && !d.Decision.Allowed { // another policy denied, and the request took nothing
+		if one.Allowed && !v.Decision.Allowed { // another policy denied, and the request took nothing
 			cost = 0
 		}
 	}
@@ -163,43 +189,3 @@ func (d *Decided) Until(i int, one rratelimiter.Decision) time.Duration {
 	}
 	return 0
 }
-
-// nameOf returns the name of a policy without one of its own.
-func nameOf(of policy.Description) string {
-	return cmp.Or(of.Label, windows[of.Window], notation.FormatDuration(of.Window))
-}
-
-// windows are the names of some windows.
-var windows = map[time.Duration]string{
-	0: unknown, time.Second: "second", time.Minute: "minute", time.Hour: "hour", 24 * time.Hour: "day",
-	7 * 24 * time.Hour: "week",
-}
-
-type describedLimiter struct {
-	outage.Limiter
-	description *Description
-}
-
-// Described returns the limiter without its description, for limit.Join.
-func (l describedLimiter) Described(inside.Key) outage.Limiter { return l.Limiter }
-
-// split returns a limiter and its description, and none for nil.
-func split(l outage.Limiter) (outage.Limiter, *Description) {
-	if l, ok := l.(describedLimiter); ok {
-		return l.Limiter, l.description
-	}
-	if outage.IsNil(l) {
-		return nil, nil
-	}
-	return l, descriptionOf(l)
-}
-
-// descriptionOf returns the description of a limiter. The rate of a *rratelimiter.Limiter is in Redis.
-func descriptionOf(l outage.Limiter) *Description {
-	if l, ok := l.(interface{ Policies() []limit.Policy }); ok {
-		return Describe(l.Policies()...)
-	}
-	return noDescription
-}
-
-var noDescription = Describe()

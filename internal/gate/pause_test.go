@@ -42,6 +42,13 @@ func TestPauses_ManyNames_AreBounded(t *testing.T) {
 	})
 }
 
+// outgoing returns the gate of a client whose requests a limiter limits.
+func outgoing(l outage.Limiter) *Gate[Call[int]] {
+	o := Options[Call[int]]{Settings: NewSettings(), Chooser: Func[Call[int]](All[Call[int]]("test", l))}
+	o.Mode, o.Deadline = limit.Open, deadline
+	return NewGate("", o, true)
+}
+
 // hangs is a limiter whose calls last until their deadline.
 type hangs struct{}
 
@@ -54,11 +61,9 @@ func (hangs) Take(ctx context.Context, _ int64) (d rratelimiter.Decision, err er
 
 func TestPauses_BeginInAnOutage_Hold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, begin := NewSettings(), time.Now()
-		s.Mode, s.Deadline = limit.Open, deadline
-		g := NewGate("", s, Hooks[int]{Choose: func(int) (outage.Limiter, error) { return hangs{}, nil }}, true)
+		g, begin := outgoing(hangs{}), time.Now()
 		time.AfterFunc(deadline/2, func() { g.pauses.Add("hangs", time.Second) })
-		assert.Equal(t, limit.FailedOpen, g.Decide(t.Context(), 1).Result)
+		assert.Equal(t, limit.FailedOpen, g.Admit(Call[int]{In: t.Context()}).Result)
 		assert.GreaterOrEqual(t, time.Since(begin), deadline/2+time.Second)
 		time.Sleep(2 * time.Minute) // the prober ends
 	})
@@ -90,15 +95,14 @@ func (p *pausable) Pause(context.Context, time.Duration) error { return nil }
 // Another limiter of the node is answered.
 func TestGate_CallsFailDuringAPause_NoneSpins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, s := new(pausable), NewSettings()
-		s.Mode, s.Deadline = limit.Open, deadline
-		g := NewGate("", s, Hooks[int]{Choose: func(int) (outage.Limiter, error) { return p, nil }}, true)
+		p := new(pausable)
+		g := outgoing(p)
 		g.Pause(p, 10*time.Second)
 		synctest.Wait()
 		g.guard.Ask(t.Context(), outage.Request{Limiter: grants{}, Permits: 1})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		g.Decide(ctx, 1)
+		g.Admit(Call[int]{In: ctx})
 		assert.Less(t, p.takes.Load(), int64(10))
 		time.Sleep(2 * time.Minute) // the prober ends
 	})

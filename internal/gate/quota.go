@@ -41,32 +41,25 @@ func (q *quotas) of(name string) *quota {
 	return one
 }
 
-// numbers returns what the grant of a request left, and of each policy. It returns false if that is unknown.
-func (d *Decided) numbers() (all rratelimiter.Decision, each []rratelimiter.Decision, ok bool) {
-	if d == nil || d.Result != limit.Acquired || d.Local || d.Description == nil {
-		return all, nil, false
-	}
-	if all, each = d.Decision, d.Each; d.Waited {
-		all, each = d.Left, d.LeftEach
-	}
-	return all, each, all.Limit > 0
+// isCounted reports whether it is known what the grant of a request left.
+func (v *Visit[R]) isCounted() bool {
+	return v != nil && v.Result == limit.Acquired && !v.Local && v.Description != nil && v.Decision.Limit > 0
 }
 
 // FollowQuota returns the change of the option of that name.
-func FollowQuota(kinds []string) SettingsOption {
+func FollowQuota(kinds []string) Setting {
 	return func(s *Settings) { s.Follows, s.Kinds = true, kinds }
 }
 
 // Granted notes what a grant left, for Follow.
-func (g *Gate[R]) Granted(d *Decided) {
-	all, _, ok := d.numbers()
-	if !ok || !g.Follows {
+func (g *Gate[R]) Granted(v *Visit[R]) {
+	if !g.Follows || !v.isCounted() {
 		return
 	}
 	g.quotas.mu.Lock()
 	defer g.quotas.mu.Unlock()
-	if q := g.quotas.of(d.Request.Limiter.Name()); q != nil {
-		q.free = all.Remaining
+	if q := g.quotas.of(v.Limiter); q != nil {
+		q.free = v.Decision.Remaining
 	}
 }
 
@@ -76,26 +69,26 @@ const windowMargin = 100 * time.Millisecond
 
 // Follow drains the limiter of a request to what its answer says is left of the quota, if it has more. It
 // waits for no call.
-func (g *Gate[R]) Follow(d *Decided, h http.Header) {
-	if _, _, known := d.numbers(); !known || !g.Follows {
+func (g *Gate[R]) Follow(v *Visit[R], h http.Header) {
+	if !g.Follows || !v.isCounted() {
 		return
 	}
 	left, ok := remainingOf(h, g.Kinds)
-	limiter, drains := d.Request.Limiter.(interface {
+	limiter, drains := v.Ask.Limiter.(interface {
 		Drain(ctx context.Context, leave int64) (rratelimiter.Decision, error)
 	})
-	age := time.Since(d.At)
-	if !ok || !drains || d.windowEndsBy(age+windowMargin) {
+	age := time.Since(v.At)
+	if !ok || !drains || v.windowEndsBy(age+windowMargin) {
 		return
 	}
-	left += d.returnedIn(age)
+	left += v.returnedIn(age)
 	g.quotas.mu.Lock()
 	defer g.quotas.mu.Unlock()
-	q := g.quotas.of(d.Request.Limiter.Name())
-	if q == nil || d.At.Before(q.answered) {
+	q := g.quotas.of(v.Limiter)
+	if q == nil || v.At.Before(q.answered) {
 		return
 	}
-	if q.answered = d.At; left >= q.free || q.draining {
+	if q.answered = v.At; left >= q.free || q.draining {
 		return
 	}
 	q.draining = true
@@ -112,11 +105,11 @@ func (g *Gate[R]) Follow(d *Decided, h http.Header) {
 }
 
 // windowEndsBy reports whether a window in which the request counts ends within a time of its grant.
-func (d *Decided) windowEndsBy(age time.Duration) bool {
-	one, each, _ := d.numbers()
-	for i, kind := range d.Description.kinds {
-		if len(each) == len(d.Description.kinds) {
-			one = each[i]
+func (v *Visit[R]) windowEndsBy(age time.Duration) bool {
+	one := v.Decision
+	for i, kind := range v.Description.kinds {
+		if len(v.Each) == len(v.Description.kinds) {
+			one = v.Each[i]
 		}
 		if kind.Refill == policy.Together && one.ResetAfter <= age {
 			return true
@@ -126,8 +119,8 @@ func (d *Decided) windowEndsBy(age time.Duration) bool {
 }
 
 // returnedIn returns how many permits return within a time, at the rate of the fastest policy.
-func (d *Decided) returnedIn(age time.Duration) (permits int64) {
-	for _, kind := range d.Description.kinds {
+func (v *Visit[R]) returnedIn(age time.Duration) (permits int64) {
+	for _, kind := range v.Description.kinds {
 		if kind.Refill == policy.ByAge || kind.Refill == policy.Evenly || kind.Refill == policy.OnCredit {
 			rate := float64(kind.Local.Returns) / float64(kind.Local.Interval)
 			permits = max(permits, int64(rate*float64(age)))

@@ -1,7 +1,6 @@
 package gate
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -30,9 +29,6 @@ type Settings struct {
 	Keeps   bool // the end of a request is unknown: it is not refunded, and holds its permits for their lease
 	Headers int  // the style of httplimit
 	Changed outage.Changed
-	// Choices returns what decides a request by the rules of a file, in order, and the request's context with
-	// their names. It is nil for other middleware. The request is a *http.Request or a grpclimit.Call.
-	Choices func(ctx context.Context, request any) (context.Context, []Choice)
 	Guard   *outage.Guard // that several share; nil for one with this Deadline and Changed
 }
 
@@ -55,18 +51,21 @@ func NewSettings() Settings {
 	return Settings{Deadline: defaultDeadline, Spread: Spread{Random: rand.Int64N}}
 }
 
-// SettingsOption is an option of a package above the middleware: it changes the settings. A struct with a
-// SettingsOption and a nil Option of httplimit or grpclimit is such an Option too.
-type SettingsOption func(*Settings)
+// Setting changes the settings that packages have in common.
+type Setting func(*Settings)
 
-// SetOptions changes the settings.
-func (c SettingsOption) SetOptions(s *Settings) { c(s) }
+// Change is an option of a package above the middleware of R. A struct with a Change and a nil Option of httplimit or
+// grpclimit is such an Option too.
+type Change[R Request[R]] func(*Options[R])
 
-// Apply applies options to settings, in order. A nil option has no effect.
-func Apply[O any](s *Settings, options []O, apply func(O)) {
+// SetOptions changes the options.
+func (c Change[R]) SetOptions(all *Options[R]) { c(all) }
+
+// Apply applies options, in order. A nil option has no effect.
+func Apply[R Request[R], O any](all *Options[R], options []O, apply func(O)) {
 	for _, option := range options {
-		if above, ok := any(option).(interface{ SetOptions(s *Settings) }); ok {
-			above.SetOptions(s)
+		if above, ok := any(option).(interface{ SetOptions(all *Options[R]) }); ok {
+			above.SetOptions(all)
 		} else if any(option) != nil {
 			apply(option)
 		}
@@ -77,7 +76,7 @@ func Apply[O any](s *Settings, options []O, apply func(O)) {
 // panics with a text that begins with the name of the package.
 
 // Wait is the option of the longest wait.
-func Wait(pkg string, d time.Duration) SettingsOption {
+func Wait(pkg string, d time.Duration) Setting {
 	if d <= 0 {
 		panic(fmt.Sprintf("%s: Wait: the duration is not positive: %v", pkg, d))
 	}
@@ -85,7 +84,7 @@ func Wait(pkg string, d time.Duration) SettingsOption {
 }
 
 // MaxWaiting is the option of the largest number of waiters.
-func MaxWaiting(pkg string, n int) SettingsOption {
+func MaxWaiting(pkg string, n int) Setting {
 	if n < 1 {
 		panic(fmt.Sprintf("%s: MaxWaiting: the number is below 1: %d", pkg, n))
 	}
@@ -93,7 +92,7 @@ func MaxWaiting(pkg string, n int) SettingsOption {
 }
 
 // SpreadBy is the option of the random part of times to retry.
-func SpreadBy(pkg string, d time.Duration) SettingsOption {
+func SpreadBy(pkg string, d time.Duration) Setting {
 	if d < 0 {
 		panic(fmt.Sprintf("%s: Spread: the duration is negative: %v", pkg, d))
 	}
@@ -101,7 +100,7 @@ func SpreadBy(pkg string, d time.Duration) SettingsOption {
 }
 
 // OnFailure is the option of the mode.
-func OnFailure(pkg string, mode limit.FailureMode) SettingsOption {
+func OnFailure(pkg string, mode limit.FailureMode) Setting {
 	if mode != limit.Open && !(mode >= 0 && mode <= 1) { // it may be no number
 		panic(fmt.Sprintf("%s: OnFailure: a share of the limit is %v, want above 0, at most 1", pkg, float64(mode)))
 	}
@@ -109,7 +108,7 @@ func OnFailure(pkg string, mode limit.FailureMode) SettingsOption {
 }
 
 // Deadline is the option of the deadline.
-func Deadline(pkg string, d time.Duration) SettingsOption {
+func Deadline(pkg string, d time.Duration) Setting {
 	if d <= 0 {
 		panic(fmt.Sprintf("%s: Deadline: the duration is not positive: %v", pkg, d))
 	}

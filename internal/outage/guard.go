@@ -75,11 +75,7 @@ type Request struct {
 // Err of the Outcome.
 type Answer struct {
 	limit.Outcome
-	Waited bool // for its permits: the numbers are older than the wait
-	// Left is the numbers at the end of a wait, if they are known, and LeftEach of each policy, as Decision and Each.
-	Left     rratelimiter.Decision
-	LeftEach []rratelimiter.Decision
-	Receipt  receipt.Receipt // of the permits, if Result is Acquired
+	Receipt receipt.Receipt // of the permits, if Result is Acquired
 
 	fromMemory bool // decided by a lease or a denial cache
 	paused     bool // denied by a pause that a server asked for
@@ -146,32 +142,35 @@ func (g *Guard) try(ctx context.Context, q Request) (a Answer) {
 }
 
 // take takes permits with one call. A request that waits without a bound joins the queue of its limiter
-// at once, for a deadline, and so overtakes no other. Its numbers are unknown.
+// at once, for a deadline, and so overtakes no other.
 func (g *Guard) take(ctx context.Context, q Request) (a Answer, err error) {
 	if q.Wait == Forever && q.MaxWaiting == 0 && hasQueue(q.Limiter) {
 		return callWait(ctx, q, g.Deadline())
 	}
 	ctx, stop := context.WithTimeout(ctx, g.Deadline())
 	defer stop()
-	each := q.Each || len(q.Policies) > 1
 	h := handleOf(q.Limiter)
 	if h == nil {
-		return takeFrom(ctx, q, each)
+		return takeFrom(ctx, q)
 	}
 	var r engine.Result
-	err = h.Try(ctx, engine.Ask{Permits: q.Permits, Detail: true, Each: each, Receipt: true}, &r)
-	a.Decision, a.fromMemory = rratelimiter.Decision(r.Answer), r.From != engine.FromRedis
-	a.Each = eachOf(r.Parts)
-	a.Receipt = receipt.Receipt{Permits: q.Permits, Refund: r.Refund, Hold: r.Hold}
-	return a, err
+	err = h.Try(ctx, q.ofEngine(), &r)
+	return q.answer(&r), err
 }
 
-// eachOf returns the decisions of several policies, nil for none.
-func eachOf(parts []engine.Answer) (each []rratelimiter.Decision) {
-	for _, part := range parts {
-		each = append(each, rratelimiter.Decision(part))
+// ofEngine returns the request as that of an engine.
+func (q *Request) ofEngine() engine.Ask {
+	return engine.Ask{Permits: q.Permits, Detail: true, Each: q.Each || len(q.Policies) > 1, Receipt: true}
+}
+
+// answer returns the answer to a request by the result of an engine.
+func (q *Request) answer(r *engine.Result) (a Answer) {
+	a.Decision, a.fromMemory = rratelimiter.Decision(r.Answer), r.From != engine.FromRedis
+	for _, part := range r.Parts {
+		a.Each = append(a.Each, rratelimiter.Decision(part))
 	}
-	return each
+	a.Receipt = receipt.Receipt{Permits: q.Permits, Refund: r.Refund, Hold: r.Hold}
+	return a
 }
 
 // answered records the answer to a request, and sets its result.

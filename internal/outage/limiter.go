@@ -57,11 +57,11 @@ func IsNil(l Limiter) bool {
 }
 
 // takeFrom takes permits of a limiter of another type.
-func takeFrom(ctx context.Context, q Request, each bool) (a Answer, err error) {
+func takeFrom(ctx context.Context, q Request) (a Answer, err error) {
 	a.Receipt = receipt.Receipt{Permits: q.Permits, Refund: refundOf(q.Limiter)}
 	if l, ok := q.Limiter.(interface {
 		TakeEach(ctx context.Context, permits int64) ([]rratelimiter.Decision, error)
-	}); ok && each {
+	}); ok && q.ofEngine().Each {
 		if a.Each, err = l.TakeEach(ctx, q.Permits); err == nil {
 			a.Decision = combineDecisions(a.Each)
 		}

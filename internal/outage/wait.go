@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 	"github.com/rratelimiter/rratelimiter/internal/inside"
 	"github.com/rratelimiter/rratelimiter/internal/policy"
@@ -132,24 +131,12 @@ func (g *Guard) waitInQueue(ctx context.Context, q Request, denied Answer, most 
 		return g.afterError(ctx, b, q, denied, err)
 	}
 	if !a.Decision.Allowed {
-		if a.Left.Limit > 0 {
-			denied.Decision, denied.Each = a.Left, a.LeftEach
+		if a.Decision.Limit > 0 {
+			denied.Decision, denied.Each = a.Decision, a.Each
 		}
 		return denied
 	}
-	// The permits that other callers took during the wait are unknown, so permits that were missing
-	// count as used.
-	a.Decision, a.Each = served(denied.Decision, q.Permits), denied.Each
-	for i, d := range a.Each {
-		a.Each[i] = served(d, q.Permits)
-	}
 	return b.answered(ctx, q.Limiter, a)
-}
-
-// served returns the decision after a wait that ended with a grant.
-func served(d rratelimiter.Decision, permits int64) rratelimiter.Decision {
-	return rratelimiter.Decision{Allowed: true, Limit: d.Limit, Remaining: max(0, d.Remaining-permits),
-		ResetAfter: d.ResetAfter}
 }
 
 // callWait waits in the queue of a limiter for at most a time, or Forever. The answer to an error is Canceled
@@ -162,11 +149,9 @@ func callWait(ctx context.Context, q Request, most time.Duration) (a Answer, err
 		if most == Forever {
 			deadline = time.Time{}
 		}
-		ask := engine.Ask{Permits: q.Permits, Detail: true, Each: q.Each || len(q.Policies) > 1, Receipt: true}
-		a.Decision.Allowed, err = h.Wait(ctx, ask, deadline, &r)
-		a.Left, a.LeftEach = rratelimiter.Decision(r.Answer), eachOf(r.Parts)
-		a.Receipt = receipt.Receipt{Refund: r.Refund, Hold: r.Hold}
-		a.fromMemory = r.From != engine.FromRedis
+		granted, failed := h.Wait(ctx, q.ofEngine(), deadline, &r)
+		a, err = q.answer(&r), failed
+		a.Decision.Allowed = granted
 	} else {
 		l, _ := q.Limiter.(queuer)
 		if most == Forever {
@@ -175,10 +160,8 @@ func callWait(ctx context.Context, q Request, most time.Duration) (a Answer, err
 		} else {
 			a.Decision.Allowed, err = l.TryAcquireWithin(ctx, q.Permits, most)
 		}
-		a.Receipt.Refund = refundOf(l)
+		a.Receipt = receipt.Receipt{Permits: q.Permits, Refund: refundOf(l)}
 	}
-	a.Receipt.Permits = q.Permits
-	a.Waited = a.Decision.Allowed
 	_, ends := ctx.Deadline()
 	if ends && ctx.Err() == nil && isTimeout(err) && (most == Forever || time.Now().Before(end)) {
 		a.Result = limit.Canceled

@@ -14,7 +14,6 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/grpclimit"
-	"github.com/rratelimiter/rratelimiter/httplimit"
 	"github.com/rratelimiter/rratelimiter/internal/gate"
 	"github.com/rratelimiter/rratelimiter/rules"
 	"github.com/rratelimiter/rratelimiter/rules/internal/ruleset"
@@ -43,8 +42,11 @@ func unused(context.Context, grpclimit.Call) (grpclimit.Limiter, error) { return
 // fileOption is an option with the settings of a file.
 type fileOption struct {
 	grpclimit.Option
-	gate.SettingsOption
+	gate.Change[call]
 }
+
+// call is a call as the interceptors of grpclimit have it.
+type call = gate.Call[grpclimit.Call]
 
 // byFile returns the options of an interceptor that decides by a file.
 func byFile(interceptor string, set *rules.Set, client *rratelimiter.Client,
@@ -53,29 +55,26 @@ func byFile(interceptor string, set *rules.Set, client *rratelimiter.Client,
 	if set == nil {
 		panic(caller + ": the set is nil")
 	}
-	decides := ruleset.ByFile(caller, (*ruleset.Set)(set), client,
-		func(ctx context.Context, file *ruleset.File, request any) *ruleset.Request {
-			call, _ := request.(grpclimit.Call) // as all of grpclimit
-			return requestOf(ctx, call, file.Address())
-		})
-	return append(slices.Clip(opts), fileOption{SettingsOption: func(to *gate.Settings) {
+	decides := ruleset.ByFile(caller, (*ruleset.Set)(set), client, requestOf)
+	return append(slices.Clip(opts), fileOption{Change: func(to *gate.Options[call]) {
 		to.LimitsHealth = true // a rule may name them
 		decides(to)
 	}})
 }
 
-func requestOf(ctx context.Context, call grpclimit.Call, from httplimit.Address) *ruleset.Request {
-	address := grpclimit.Address(from)
-	if !strings.HasPrefix(call.Method, "/") { // some servers accept such a method
-		call.Method = "/" + call.Method
+// requestOf returns a call as rules read it.
+func requestOf(file *ruleset.File, c call) *ruleset.Request {
+	address, method := grpclimit.Address(file.Address()), c.Call.Method
+	if !strings.HasPrefix(method, "/") { // some servers accept such a method
+		method = "/" + method
 	}
 	r := &ruleset.Request{
-		Method: call.Method, Length: -1,
-		Headers:   sync.OnceValue(func() http.Header { return headersOf(ctx) }),
-		Client:    sync.OnceValues(func() (netip.Addr, error) { return address.Client(ctx) }), // many rules may need it
-		ClientKey: sync.OnceValues(func() (string, error) { return address.Key(ctx, call) }),
+		Method: method, Length: -1,
+		Headers:   sync.OnceValue(func() http.Header { return headersOf(c.In) }),
+		Client:    sync.OnceValues(func() (netip.Addr, error) { return address.Client(c.In) }), // many rules may need it
+		ClientKey: sync.OnceValues(func() (string, error) { return address.Key(c.In, c.Call) }),
 	}
-	if message, ok := call.Message.(proto.Message); ok {
+	if message, ok := c.Call.Message.(proto.Message); ok {
 		r.Length = int64(proto.Size(message))
 	}
 	return r

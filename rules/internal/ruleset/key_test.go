@@ -33,17 +33,18 @@ func TestFile_LongRequest_IsReadOnce(t *testing.T) {
 	r.Header["X-Kind"] = append(make([]string, 10_000), " k ")
 	r.Header["X-Forwarded-For"] = []string{strings.Repeat(",", 10_000) + "203.0.113.9"}
 	decide := func(file *File, read func(*http.Request) *Request) uint64 {
-		v := newVersion(file, offline, gate.Settings{})
-		return rulestest.Allocated(func() { assert.Empty(t, v.acquires(read(r))) })
+		v := compile(file, offline, gate.Settings{})
+		return rulestest.Allocated(func() { assert.Empty(t, v.callsOf(read(r))) })
 	}
 	once := decide(one, one.HTTP)
 	assert.Less(t, decide(hundred, hundred.HTTP), once+once/2, "of a hundred rules, beside %d bytes of one", once)
 
+	v := compile(hundred, offline, gate.Settings{})
 	refused := func(read func(*http.Request) *Request) uint64 {
 		return rulestest.Allocated(func() {
-			all := newVersion(hundred, offline, gate.Settings{}).acquires(read(r))
+			all := v.callsOf(read(r))
 			if assert.Len(t, all, 1) {
-				assert.ErrorIs(t, all[0].Err, limit.ErrInvalidRequest)
+				assert.ErrorIs(t, all[0].err, limit.ErrInvalidRequest)
 			}
 		})
 	}
@@ -69,8 +70,8 @@ func TestFile_ManyHeaders_AreReadOnce(t *testing.T) {
 			text += fmt.Sprintf("- {name: r%d, match: {headers: {X-Header%d: a}}, key: all, limits: 1/s}\n", i, i)
 		}
 		file := parsed(t, text)
-		v := newVersion(file, offline, gate.Settings{})
-		return rulestest.Allocated(func() { assert.Empty(t, v.acquires(file.HTTP(r))) })
+		v := compile(file, offline, gate.Settings{})
+		return rulestest.Allocated(func() { assert.Empty(t, v.callsOf(file.HTTP(r))) })
 	}
 	one := decide(1)
 	assert.Less(t, decide(100), one+one/2, "for a hundred headers, beside %d bytes for one", one)

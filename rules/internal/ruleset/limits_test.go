@@ -67,31 +67,31 @@ func (c changing) Mode() rueidis.ClientMode { return *c.mode }
 
 func TestVersion_ModeOfTheClientChanges_IsAskedFor(t *testing.T) {
 	mode := rueidis.ClientModeCluster
-	v := newVersion(noRules, rratelimiter.New(changing{mode: &mode}), gate.Settings{})
+	v := compile(noRules, rratelimiter.New(changing{mode: &mode}), gate.Settings{})
 	require.True(t, v.cluster())
 	mode = rueidis.ClientModeStandalone
 	require.False(t, v.cluster())
 }
 
 // Rules of different slots decide one after another.
-func TestAcquires_Cluster_JoinsRulesOfOneSlot(t *testing.T) {
-	acquires := func(client *rratelimiter.Client, file string) [][]string {
+func TestCalls_Cluster_JoinsRulesOfOneSlot(t *testing.T) {
+	calls := func(client *rratelimiter.Client, file string) [][]string {
 		var names [][]string
-		for _, s := range newVersion(parsed(t, file), client, gate.Settings{}).acquires(ofHTTP(request("GET /"))) {
-			_, err := s.Limiter.Take(ended, 1)
+		for _, s := range compile(parsed(t, file), client, gate.Settings{}).callsOf(ofHTTP(request("GET /"))) {
+			_, err := s.limiter.Take(ended, 1)
 			require.True(t, errors.Is(err, context.Canceled), "%v", err)
 			names = append(names, s.rules)
 		}
 		return names
 	}
 	file := "match: all\nrules: [{name: a, key: ip, limits: 1/h}, {name: b, key: all, limits: [2/h, {redisson: r}]}]"
-	assert.Equal(t, [][]string{{"a", "b"}}, acquires(offline, file))
-	assert.Equal(t, [][]string{{"a"}, {"b"}, nil}, acquires(offlineCluster, file))
+	assert.Equal(t, [][]string{{"a", "b"}}, calls(offline, file))
+	assert.Equal(t, [][]string{{"a"}, {"b"}, nil}, calls(offlineCluster, file))
 	large := strings.Replace(file, "limits: 1/h", "limits: [1/s, 1/m, 1/h, 1/d, 1/2s, 1/3s, 1/4s, 1/5s, 1/6s]", 1)
-	assert.Equal(t, [][]string{{"a"}, {"b"}}, acquires(offline, large), "11 limits")
-	assert.Equal(t, [][]string{{"a", "b"}, nil}, acquires(offlineCluster, "domain: '{shop}'\n"+file))
+	assert.Equal(t, [][]string{{"a"}, {"b"}}, calls(offline, large), "11 limits")
+	assert.Equal(t, [][]string{{"a", "b"}, nil}, calls(offlineCluster, "domain: '{shop}'\n"+file))
 	assert.Equal(t, [][]string{{"a", "b"}},
-		acquires(offlineCluster, strings.Replace("domain: '{shop}'\n"+file, "redisson: r", "redisson: '{shop}:r'", 1)))
+		calls(offlineCluster, strings.Replace("domain: '{shop}'\n"+file, "redisson: r", "redisson: '{shop}:r'", 1)))
 }
 
 // A file without settings keeps those of the options.
@@ -145,9 +145,9 @@ func FuzzParse(f *testing.F) {
 		r := request("GET /")
 		r.URL.Path = target
 		r.URL.RawPath = target
-		for _, e := range newVersion(file, offline, gate.Settings{}).acquires(file.HTTP(r)) {
-			if e.Err == nil {
-				_, _ = e.Limiter.Take(ended, 1)
+		for _, e := range compile(file, offline, gate.Settings{}).callsOf(file.HTTP(r)) {
+			if e.err == nil {
+				_, _ = e.limiter.Take(ended, 1)
 			}
 		}
 	})

@@ -1,10 +1,8 @@
 package ruleset
 
 import (
-	"context"
 	"net/http"
 	"net/http/httptest"
-	"sync"
 	"testing"
 	"time"
 
@@ -14,21 +12,19 @@ import (
 	"github.com/rratelimiter/rratelimiter/httplimit"
 	"github.com/rratelimiter/rratelimiter/internal/gate"
 	"github.com/rratelimiter/rratelimiter/internal/gate/gatetest"
-	"github.com/rratelimiter/rratelimiter/internal/outage"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 // fileOption is an option with the settings of a file.
 type fileOption struct {
 	httplimit.Option
-	gate.SettingsOption
+	gate.Change[*http.Request]
 }
 
 // middleware returns a function that has a set decide a request, and returns the status.
 func middleware(set *Set, client *rratelimiter.Client) func(*http.Request) int {
-	read := func(_ context.Context, file *File, request any) *Request { return file.HTTP(request.(*http.Request)) }
 	choose := func(*http.Request) (httplimit.Limiter, error) { panic("the file chooses") }
-	decide := httplimit.Middleware(choose, fileOption{SettingsOption: ByFile("test", set, client, read)})
+	decide := httplimit.Middleware(choose, fileOption{Change: ByFile("test", set, client, (*File).HTTP)})
 	handler := decide(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	return func(r *http.Request) int {
 		w := httptest.NewRecorder()
@@ -37,8 +33,8 @@ func middleware(set *Set, client *rratelimiter.Client) func(*http.Request) int {
 	}
 }
 
-// TestDoor_Reload_KeepsTheState, and the deadline is that of the newest file.
-func TestDoor_Reload_KeepsTheState(t *testing.T) {
+// TestMiddleware_Reload_KeepsTheState, and the deadline is that of the newest file.
+func TestMiddleware_Reload_KeepsTheState(t *testing.T) {
 	gatetest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		rules := "rules: [{name: a, match: /a, key: ip, limits: 9/h}, {name: b, match: /b, key: ip, limits: 9/h, shadow: true}]"
 		set := new(Set)
@@ -69,21 +65,16 @@ func TestDoor_Reload_KeepsTheState(t *testing.T) {
 	})
 }
 
-// Of requests that read an older file meanwhile.
-func TestDoor_ConcurrentRequests_AgreeOnTheNewestFile(t *testing.T) {
-	set := new(Set)
-	set.Replace(parsed(t, one("ban: true")))
-	d := &door{set: set, client: offline, settings: gate.Settings{Guard: outage.New(time.Second, nil)}}
-	for range 200 {
-		newest := parsed(t, one("key: ip, limits: 1/s"))
-		var requests sync.WaitGroup
-		for range 4 {
-			requests.Go(func() { d.now() })
-		}
-		set.Replace(newest)
-		v := d.now()
-		requests.Wait()
-		assert.Same(t, newest, v.file)
-		assert.Same(t, v, d.now())
+// A request finds its limiters open.
+func TestSet_Replace_CompilesForEachMiddleware(t *testing.T) {
+	set, options := new(Set), make([]gate.Options[*http.Request], 2)
+	for i := range options {
+		ByFile("test", set, offline, (*File).HTTP)(&options[i])
+	}
+	set.Replace(parsed(t, one("key: ip, limits: 1/s")))
+	for _, o := range options {
+		v := o.Chooser.(*chooser[*http.Request]).current.Load()
+		assert.Same(t, set.File(), v.file)
+		assert.NotNil(t, v.rules[0].limiters.ofKey)
 	}
 }

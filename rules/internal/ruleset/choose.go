@@ -1,0 +1,398 @@
+package ruleset
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/gate"
+	"github.com/rratelimiter/rratelimiter/internal/httptarget"
+	"github.com/rratelimiter/rratelimiter/internal/identity"
+	"github.com/rratelimiter/rratelimiter/internal/inside"
+	"github.com/rratelimiter/rratelimiter/internal/outage"
+	"github.com/rratelimiter/rratelimiter/limit"
+)
+
+// Set is the rules of a file that may change. The zero Set has no rules. It is safe for concurrent use.
+type Set struct {
+	current atomic.Pointer[File]
+
+	mu       sync.Mutex
+	compiles []func(*File) // of each middleware: it compiles a file, and puts it into force
+}
+
+var noRules = new(File)
+
+// File returns the current file.
+func (s *Set) File() *File {
+	if file := s.current.Load(); file != nil {
+		return file
+	}
+	return noRules
+}
+
+// Replace puts a file into force.
+func (s *Set) Replace(file *File) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.current.Store(file)
+	for _, compile := range s.compiles {
+		compile(file)
+	}
+}
+
+// follow compiles the current file, and each that replaces it.
+func (s *Set) follow(compile func(*File)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.compiles = append(s.compiles, compile)
+	compile(s.File())
+}
+
+// ByFile returns the option of a middleware that decides by the rules of a set. read reads what a file needs of a
+// request. It panics if the client is nil, with a text that names the caller.
+func ByFile[R gate.Request[R]](caller string, set *Set, client *rratelimiter.Client,
+	read func(*File, R) *Request) gate.Change[R] {
+	if client == nil {
+		panic(caller + ": the client is nil")
+	}
+	return func(to *gate.Options[R]) {
+		to.Guard = outage.New(to.Deadline, to.Changed) // a reload keeps it
+		c, options, guard := &chooser[R]{read: read}, to.Settings, to.Guard
+		set.follow(func(file *File) {
+			v := compile(file, client, options)
+			guard.SetDeadline(v.deadline)
+			c.current.Store(v)
+		})
+		to.Chooser = c
+	}
+}
+
+// chooser chooses by a file that changes what limits the requests of one middleware.
+type chooser[R gate.Request[R]] struct {
+	read    func(*File, R) *Request
+	current atomic.Pointer[version]
+}
+
+type matchedKey struct{}
+
+// Matched returns the names of the rules that decide a request, in order, nil if there are none.
+func Matched(ctx context.Context) []string {
+	names, _ := ctx.Value(matchedKey{}).([]string)
+	return names
+}
+
+// Choose returns the visits of a request in order, and the request in a context with the names of the rules. The
+// default logger of slog gets the rules at debug level.
+func (c *chooser[R]) Choose(r R) (R, []gate.Visit[R]) {
+	v := c.current.Load()
+	request := c.read(v.file, r)
+	calls := v.callsOf(request)
+	visits, rules := make([]gate.Visit[R], len(calls)), []string(nil)
+	for i, one := range calls {
+		to := &visits[i]
+		to.Settings, to.Description, to.Banned = one.settings, one.description, one.ban
+		to.Ask.Limiter, to.Ask.Permits, to.Outcome.Err = one.limiter, one.cost, one.err
+		rules = append(rules, one.rules...)
+	}
+	if log := slog.Default(); log.Enabled(context.Background(), slog.LevelDebug) {
+		var path httptarget.Path // of a call of gRPC, the method has it
+		if request.Path != nil {
+			path, _ = request.Path(true) // an error is that of the decision
+		}
+		log.Debug("rules: request", "method", request.Method, "hosts", request.Hosts, "path", path.Text, "rules", rules)
+	}
+	if len(calls) > 0 {
+		r = r.WithContext(context.WithValue(r.Context(), matchedKey{}, rules))
+	}
+	return r, visits
+}
+
+// version is a file compiled for one middleware: each rule with its settings and its limiters. Requests under way keep
+// theirs after a reload.
+type version struct {
+	file     *File
+	client   *rratelimiter.Client
+	rules    []compiledRule // in the order of the file
+	refusal  *gate.Settings // of requests that the file cannot read
+	deadline time.Duration
+}
+
+type compiledRule struct {
+	*rule
+	names     []string       // its own
+	settings  *gate.Settings // equal ones are one
+	limiters  *limiters
+	overrides map[string]*limiters // by key
+}
+
+// compile compiles a file for a middleware with a client and settings.
+func compile(file *File, client *rratelimiter.Client, options gate.Settings) *version {
+	v := &version{file: file, client: client, rules: make([]compiledRule, len(file.rules))}
+	all := make(map[settings]*gate.Settings)
+	settingsOf := func(s settings) *gate.Settings {
+		if all[s] == nil {
+			changed := options
+			s.apply(&changed)
+			if !s.refuses { // a refusal does not depend on Redis
+				file.settings.apply(&changed)
+			}
+			all[s] = &changed
+		}
+		return all[s]
+	}
+	v.refusal, v.deadline = settingsOf(refusing(settings{})), settingsOf(settings{}).Deadline
+	for i, r := range file.rules {
+		own, refusing := settingsOf(r.settings), settingsOf(refusing(r.settings))
+		open := func(l *limits) *limiters {
+			if l.ban {
+				return open(client, r, l, refusing)
+			}
+			return open(client, r, l, own)
+		}
+		c := compiledRule{r, []string{r.name}, own, open(r.limits), make(map[string]*limiters, len(r.overrides))}
+		for key, l := range r.overrides {
+			c.overrides[key] = open(l)
+		}
+		v.rules[i] = c
+	}
+	return v
+}
+
+// limiters are the limiters of the same limits.
+type limiters struct {
+	*limits
+	settings    *gate.Settings
+	description *gate.Description
+	ofAll       *limit.Limiter // of the policies, without a key
+	ofKey       *limit.Keyed   // of the policies
+	shared      gate.Joint     // of Redisson's layout
+}
+
+// open opens the limiters of a rule.
+func open(client *rratelimiter.Client, r *rule, l *limits, s *gate.Settings) *limiters {
+	o := &limiters{limits: l, settings: s, description: gate.Describe(l.all()...)}
+	switch {
+	case l.ban || len(l.policies) == 0:
+	case r.key == nil:
+		o.ofAll = limit.New(client, r.prefix, l.policies...)
+	default:
+		o.ofKey = limit.NewKeyed(client, r.prefix, l.policies...)
+	}
+	for _, shared := range l.redisson {
+		var opts []rratelimiter.LimiterOption
+		if shared.rate != nil { // it may expire, or be lost
+			opts = append(opts, rratelimiter.InitialRate(*shared.rate))
+		}
+		o.shared = append(o.shared, gate.Member{Limiter: client.Limiter(shared.name, opts...),
+			Policies: []limit.Policy{shared.named}, Shared: true})
+	}
+	return o
+}
+
+// emptyKey is the key of an empty rest of a path, in names of limiters. No other key is encoded so.
+const emptyKey = "%"
+
+// members returns the limiters of a key.
+func (o *limiters) members(key string) gate.Joint {
+	m := gate.Member{Limiter: o.ofAll, Policies: o.policies}
+	switch {
+	case len(o.policies) == 0:
+		return o.shared
+	case o.ofKey != nil:
+		m.Limiter = o.ofKey.Limiter(cmp.Or(identity.Key(key), emptyKey))
+	}
+	return append(gate.Joint{m}, o.shared...)
+}
+
+// call takes permits of some of a request's limits, all or none.
+type call struct {
+	settings    *gate.Settings
+	limiter     outage.Limiter
+	description *gate.Description
+	cost        int64 // 0 for that of the middleware
+	ban         bool
+	err         error // why there is no limiter
+
+	rules   []string   // the names of those that only this call has
+	key     string     // of the first rule
+	members gate.Joint // nil if no others can join
+}
+
+// callsOf returns the calls for a request, none for nothing. If routers interpret its path in several ways, the rules
+// and keys of each interpretation apply.
+func (v *version) callsOf(r *Request) []call {
+	file := v.file
+	rules, path := &file.http, httptarget.Path{Text: r.Method}
+	if r.Path == nil {
+		rules = &file.grpc
+	} else {
+		var err error
+		if path, err = file.readPath(r); err != nil {
+			return []call{{settings: v.refusal, err: err}}
+		}
+	}
+	readings := [][]string{segmentsOf(path.Text)}
+	for _, other := range path.Others {
+		readings = append(readings, segmentsOf(other))
+	}
+	var all []call
+	for _, segments := range readings {
+		for _, m := range rules.find(r, segments, file.all) {
+			if chosen := &v.rules[m.rule]; !chosen.skip.skips(r, readings) {
+				all = v.appendRule(all, chosen, r, segments, m)
+			}
+		}
+	}
+	if len(all) == 1 && all[0].limiter != nil { // as for most requests
+		return all
+	}
+	return v.joinAdjacent(all)
+}
+
+// readPath returns the interpretations of a path, or why the file cannot read a request.
+func (s *File) readPath(r *Request) (httptarget.Path, error) {
+	if r.invalid != nil && (s.usesPaths || s.usesQueries) {
+		return httptarget.Path{}, r.invalid
+	}
+	path, err := r.Path(s.allowSlashes)
+	switch {
+	case err != nil && s.usesPaths:
+		return path, err
+	case r.noHost != nil && s.usesHosts:
+		return path, r.noHost
+	}
+	return path, nil
+}
+
+// appendRule adds the calls of a rule: one, if its limiters share a slot. A rule has them once for each key.
+func (v *version) appendRule(all []call, r *compiledRule, request *Request, segments []string, m match) []call {
+	c := call{settings: r.settings, rules: r.names}
+	if c.err = m.unknown; c.err != nil {
+		return append(all, c)
+	}
+	if r.rule.settings.costs {
+		c.cost, c.err = r.cost.of(request)
+	}
+	chosen := []*limiters{r.limiters}
+	if r.key != nil && (!r.limits.ban || len(r.overrides) > 0) {
+		key, exact, err := keyOf(r.key, request, segments, m.condition)
+		if err != nil && !r.limits.ban {
+			c.cost, c.err = 0, err
+			return append(all, c)
+		}
+		c.key, chosen = key, r.limitersOf(key, exact)
+	}
+	if slices.ContainsFunc(all, func(other call) bool { return other.isOf(r.rule, c.key) }) {
+		return all
+	}
+	for _, l := range chosen {
+		all = v.appendLimiters(all, r, c, l)
+	}
+	return all
+}
+
+// limitersOf returns the limiters of a key. A key that was sent in another spelling has those of the rule too, so that
+// no spelling gets more than it.
+func (r *compiledRule) limitersOf(key string, exact bool) []*limiters {
+	own := r.overrides[key]
+	switch {
+	case own == nil || own.pass && !exact:
+		return []*limiters{r.limiters}
+	case exact || own.ban || r.limits.ban:
+		return []*limiters{own}
+	}
+	return []*limiters{own, r.limiters}
+}
+
+// appendLimiters adds the calls of limiters of a rule.
+func (v *version) appendLimiters(all []call, r *compiledRule, c call, l *limiters) []call {
+	if l.pass {
+		return all
+	}
+	if c.settings = l.settings; l.ban {
+		c.limiter, c.description, c.ban, c.cost, c.err = noLimiter(r.prefix), l.description, true, 1, nil
+		return append([]call{c}, all...) // before any permits are taken
+	}
+	if c.err != nil {
+		return append(all, c)
+	}
+	members := l.members(c.key)
+	for i, m := range members {
+		c.members = gate.Joint{m}
+		if i == 0 {
+			all = append(all, c)
+		} else if c.rules = nil; !all[len(all)-1].join(&c, v.cluster()) { // only the first one has the names
+			all = append(all, c)
+		}
+	}
+	if len(members) == 1 { // described before: most requests have one
+		last := &all[len(all)-1]
+		last.limiter, last.description = members[0].Limiter, l.description
+	}
+	return all
+}
+
+// isOf reports whether a call is of a rule and a key.
+func (c *call) isOf(r *rule, key string) bool {
+	return len(c.rules) > 0 && c.rules[0] == r.name && c.key == key && c.err == nil
+}
+
+// noLimiter is the limiter of a ban, which is not called. It is a name.
+type noLimiter string
+
+func (noLimiter) Take(context.Context, int64) (rratelimiter.Decision, error) {
+	return rratelimiter.Decision{}, nil
+}
+
+func (l noLimiter) Name() string { return string(l) }
+
+// joinAdjacent joins adjacent calls where one can decide both.
+func (v *version) joinAdjacent(all []call) []call {
+	var joined []call
+	for i := range all {
+		if i == 0 || !joined[len(joined)-1].join(&all[i], v.cluster()) {
+			joined = append(joined, all[i])
+		}
+	}
+	for i := range joined {
+		if c := &joined[i]; c.limiter == nil && c.err == nil {
+			limiter, policies := c.members.Limiter()
+			c.limiter, c.description = limiter, gate.Describe(policies...)
+		}
+	}
+	return joined
+}
+
+// join adds the limiters of another call to this one if one can decide both. It reports whether it did. A Redisson
+// limiter of both is taken from once.
+func (c *call) join(other *call, cluster bool) bool {
+	if c.members == nil || other.members == nil || c.settings != other.settings || c.cost != other.cost {
+		return false
+	}
+	members := c.members
+	for _, m := range other.members {
+		var ok bool
+		if members, ok = members.With(m, cluster); !ok {
+			return false
+		}
+	}
+	c.members, c.limiter = members, nil
+	for _, name := range other.rules {
+		if !slices.Contains(c.rules, name) {
+			c.rules = append(slices.Clip(c.rules), name)
+		}
+	}
+	return true
+}
+
+// cluster reports whether Redis is a Redis Cluster.
+func (v *version) cluster() bool {
+	c, err := v.client.Inside(inside.Key{})
+	return err == nil && c.Engine.Cluster()
+}
