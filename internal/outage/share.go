@@ -256,9 +256,7 @@ func (b *buckets) sweepLocked(now int64) {
 // sharesOf returns the bucket of each policy of a request, and its shape. It returns nil if a policy
 // or the name of its limiter is unknown.
 func sharesOf(q Request, share float64) ([]bucketKey, []shape) {
-	if len(q.Policies) == 0 {
-		q.Policies = PoliciesOf(q.Limiter)
-	}
+	q.Policies = q.policies()
 	names := memberNames(q)
 	if names == nil {
 		return nil, nil
@@ -272,6 +270,14 @@ func sharesOf(q Request, share float64) ([]bucketKey, []shape) {
 		keys[i], shapes[i] = bucketKey{names[i], d.Key}, shapeOf(d, share)
 	}
 	return keys, shapes
+}
+
+// policies returns those of the limiter of a request, nil for one that is unknown.
+func (q *Request) policies() []limit.Policy {
+	if len(q.Policies) > 0 {
+		return q.Policies
+	}
+	return PoliciesOf(q.Limiter)
 }
 
 // PoliciesOf returns the policies that a limiter was opened with, nil for one that is unknown: those of

@@ -73,10 +73,7 @@ func (g *Guard) askAndWait(ctx context.Context, q Request) Answer {
 // earliestGrant returns the time before which a denied request is not granted. It leaves out permits that are
 // held, whose RetryAfter is a guess.
 func (a Answer) earliestGrant(q Request) (after time.Duration) {
-	policies := q.Policies
-	if len(policies) == 0 {
-		policies = PoliciesOf(q.Limiter)
-	}
+	policies := q.policies()
 	if !slices.ContainsFunc(policies, isHeld) {
 		return a.Decision.RetryAfter
 	}
@@ -131,7 +128,7 @@ func (g *Guard) waitInQueue(ctx context.Context, q Request, denied Answer, most 
 		return g.afterError(ctx, b, q, denied, err)
 	}
 	if !a.Decision.Allowed {
-		if a.Decision.Limit > 0 {
+		if a.Decision.Limit > 0 && !slices.ContainsFunc(q.policies(), isHeld) { // else its RetryAfter is for the queue
 			denied.Decision, denied.Each = a.Decision, a.Each
 		}
 		return denied
