@@ -109,7 +109,7 @@ func setNumber(h http.Header, name string, n int64) { h[name] = []string{strconv
 // quotas returns RateLimit-Policy, which lacks policies of unknown quotas.
 func quotas(v *visit) string {
 	d := v.Description
-	var text []byte
+	text := make([]byte, 0, 64)
 	switch {
 	case len(v.Each) > 0:
 		for i, each := range v.Each {

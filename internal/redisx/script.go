@@ -95,6 +95,9 @@ var ErrNoReply = errors.New("rratelimiter: the call that carried this request pa
 // ReplyLost reports whether a call may have run that has failed with an error: it was sent, or may have been, and
 // Redis has not answered.
 func ReplyLost(err error) bool {
+	if err == nil {
+		return false // before the allocation for errors.As
+	}
 	var network *net.OpError
 	if errors.As(err, &network) {
 		return network.Op != "dial"
