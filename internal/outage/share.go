@@ -34,14 +34,8 @@ type buckets struct {
 }
 
 type bucket struct {
-	full     int64 // the time at which it is full
-	began    int64 // when it was last found full
-	refunded int64 // since then
-	taken    int64 // when permits were last taken
-
-	// Of a policy whose permits are held: these, and the last grant of them. It is full at the end of all.
-	held *heldPermits
-	last *list.Element
+	full int64        // the time at which it is full
+	held *heldPermits // of a policy whose permits are held. It is full at the end of all.
 }
 
 // heldPermits is the permits of a share that requests hold. The list has the grants, the earliest end first.
@@ -86,34 +80,24 @@ type bucketKey struct {
 	policy  string // the key of the policy, which lacks the permits: they change only the shape
 }
 
-// take takes permits of a share, free or not.
-func (b *bucket) take(s shape, now, permits int64) {
-	if s.lease > 0 {
-		if b.held == nil {
-			b.held = new(heldPermits)
-		}
-		b.last = b.held.add(&grant{now + s.lease, permits})
-		b.full = max(b.full, now+s.lease)
-		return
+// take takes permits of a share, free or not. It returns the grant of permits that are held.
+func (b *bucket) take(s shape, now, permits int64) *list.Element {
+	if s.lease == 0 {
+		b.full = s.fullAfter(b.full, now, permits)
+		return nil
 	}
-	if b.full <= now {
-		b.began, b.refunded = now, 0
+	if b.held == nil {
+		b.held = new(heldPermits)
 	}
-	b.full, b.taken = s.fullAfter(b.full, now, permits), now
+	b.full = max(b.full, now+s.lease)
+	return b.held.add(&grant{now + s.lease, permits})
 }
 
-// refund returns permits of a request that left the bucket as after. It returns none that the bucket
-// has got for them since, which are free for all. As limit.TokenBucket, it returns the larger one of
-// these, since both are at most what is still missing because of the request:
-//   - the permits, less all time since
-//   - what was missing after the request, less all time and all refunds since
-func (b *bucket) refund(s shape, after bucket, now, permits int64) {
-	if b.began > after.taken {
-		return
-	}
-	due := max(s.time(permits)-(now-after.taken), after.full-now-(b.refunded-after.refunded))
-	if due = min(due, s.time(permits)); due > 0 {
-		b.full, b.refunded = b.full-due, b.refunded+due
+// refund returns permits of a request that took them at a time, less those that the bucket may have got for them since,
+// which are free for all.
+func (b *bucket) refund(s shape, taken, now, permits int64) {
+	if due := s.time(permits) - (now - taken); due > 0 {
+		b.full = max(now, b.full-due)
 	}
 }
 
@@ -149,16 +133,18 @@ func (b *buckets) decide(q Request, share float64) (Answer, bool) {
 	a.Result, a.Local, a.Decision = limit.Rejected, true, combineDecisions(each)
 	if a.Decision.Allowed {
 		a.Result = limit.Acquired
-		after := make([]bucket, len(keys))
+		var holds []func()
 		b.updateLocked(keys, now, func(i int, one *bucket) {
-			one.take(shapes[i], now, q.Permits)
+			if e := one.take(shapes[i], now, q.Permits); e != nil {
+				held := one.held
+				holds = append(holds, func() { held.free(e) })
+			}
 			each[i] = shapes[i].decide(*one, now, 0)
-			after[i] = *one
 		})
 		a.Decision = combineDecisions(each)
-		a.Receipt = receipt.Receipt{Permits: q.Permits, Local: func(more int64) { b.adjust(keys, shapes, after, more) }}
-		if slices.ContainsFunc(shapes, func(s shape) bool { return s.lease > 0 }) {
-			a.Receipt.Hold = hold.Local(func() { b.giveBack(after) })
+		a.Receipt = receipt.Receipt{Permits: q.Permits, Local: func(more int64) { b.adjust(keys, shapes, now, more) }}
+		if holds != nil {
+			a.Receipt.Hold = hold.Local(func() { b.giveBack(holds) })
 		}
 	}
 	if len(each) > 1 {
@@ -167,9 +153,9 @@ func (b *buckets) decide(q Request, share float64) (Answer, bool) {
 	return a, true
 }
 
-// adjust takes more permits than a request has taken, free or not, or refunds some if more is
-// negative. after is the buckets as the request left them.
-func (b *buckets) adjust(keys []bucketKey, shapes []shape, after []bucket, more int64) {
+// adjust takes more permits than a request took at a time, free or not, or refunds some if more is negative. Permits
+// that are held stay.
+func (b *buckets) adjust(keys []bucketKey, shapes []shape, taken, more int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := b.now()
@@ -178,23 +164,21 @@ func (b *buckets) adjust(keys []bucketKey, shapes []shape, after []bucket, more 
 	}
 	b.updateLocked(keys, now, func(i int, one *bucket) {
 		switch {
-		case shapes[i].lease > 0: // giveBack returns permits that are held
+		case shapes[i].lease > 0:
 		case more > 0:
 			one.take(shapes[i], now, more)
 		default:
-			one.refund(shapes[i], after[i], now, -more)
+			one.refund(shapes[i], taken, now, -more)
 		}
 	})
 }
 
-// giveBack returns the permits that a request holds. after is the buckets as the request left them.
-func (b *buckets) giveBack(after []bucket) {
+// giveBack returns the permits that a request holds.
+func (b *buckets) giveBack(holds []func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, one := range after {
-		if one.held != nil {
-			one.held.free(one.last)
-		}
+	for _, free := range holds {
+		free()
 	}
 }
 
