@@ -28,8 +28,6 @@ type Decoder struct {
 	// Lax accepts the YAML of files of Envoy's rate limit service: any scalar as a text, absent
 	// values as null, and numbers and booleans of YAML 1.1.
 	Lax bool
-	// Places are mappings to which a misplaced field may belong, for its error.
-	Places []Place
 }
 
 // Load parses a text of one document with a YAML library. It reports whether there is no problem so
@@ -42,7 +40,6 @@ func (d *Decoder) Load(data []byte, parse func(data []byte) ([]*Node, *Problem))
 		return false
 	}
 	d.Root = root
-	d.refuseManifest(root)
 	return len(d.Problems) == 0
 }
 
@@ -245,35 +242,8 @@ func (d *Decoder) Boolean(n *Node) bool {
 	return false
 }
 
-// refuseManifest reports that a file is a manifest of Kubernetes with the text in it, as in a ConfigMap.
-func (d *Decoder) refuseManifest(root *Node) {
-	fields := make(map[string]*Node)
-	var names []string
-	for i := 0; root.Tag == Mapping && i+1 < len(root.Content); i += 2 {
-		fields[root.Content[i].Value] = root.Content[i+1]
-		names = append(names, root.Content[i].Value)
-	}
-	data := fields["data"]
-	if !slices.Contains(names, "apiVersion") || !slices.Contains(names, "kind") || data == nil {
-		return
-	}
-	if data.Tag != Mapping || len(data.Content) == 0 {
-		d.Fail(root, "a Kubernetes manifest (%s), want the text of a file", Clip(fields["kind"].Value))
-		return
-	}
-	name := data.Content[0]
-	d.Fail(name, "a Kubernetes manifest (%s), want the text of %q: cut the lines up to %d, and the indentation of the others",
-		Clip(fields["kind"].Value), Clip(name.Value), name.Line)
-}
-
 // PolicyFields is the fields of single policies that a limit of a file has.
 type PolicyFields map[string]*Node
-
-// Place is a mapping of a file.
-type Place struct {
-	Name   string // for errors
-	Fields any    // a struct as for Fields
-}
 
 // Unmarshaler is a type that decodes itself from a value of several types, for instance a text or a
 // mapping. It reports what is wrong to the decoder.
@@ -362,12 +332,6 @@ func ListOf[T any, P interface {
 
 // unknown reports a field that a mapping does not have.
 func (d *Decoder) unknown(name *Node, layout map[string][]int) {
-	for _, place := range d.Places {
-		if _, ok := layoutOf(reflect.TypeOf(place.Fields))[name.Value]; ok {
-			d.Fail(name, "has no meaning here, it belongs to %s", place.Name)
-			return
-		}
-	}
 	names := slices.Sorted(maps.Keys(layout))
 	d.Fail(name, "unknown field %q, want %s", Clip(name.Value), strings.Join(names, ", "))
 }

@@ -22,7 +22,7 @@ func TestLoad_Mistakes_NamePositionAndReason(t *testing.T) {
 		{"unknown in a descriptor", d + "  - key: a\n    ratelimit: {unit: day, requests_per_unit: 5}\n",
 			`FILE:4: descriptors[0].ratelimit: unknown field "ratelimit"`},
 		{"misplaced", d + "  - key: a\n    rate_limit: {unit: day, requests_per_unit: 5, shadow_mode: true}\n",
-			"FILE:4: descriptors[0].rate_limit.shadow_mode: has no meaning here, it belongs to the descriptor, beside rate_limit"},
+			`FILE:4: descriptors[0].rate_limit.shadow_mode: unknown field "shadow_mode", want aligned`},
 		{"descriptors that are text", d + "  - a\n", `FILE:3: descriptors[0]: the text "a", want a mapping`},
 		{"descriptors that are no list", "domain: x\ndescriptors: {key: a}\n", "FILE:2: descriptors: a mapping, want a list"},
 		{"an empty descriptor", d + "  -\n", "FILE:3: descriptors[0].key: is empty, want the key of the request's entry"},
@@ -65,9 +65,6 @@ func TestLoad_Mistakes_NamePositionAndReason(t *testing.T) {
 			"would count in the same key"},
 		{"unlimited among several", d + "  - {key: a, limits: [{unit: day, requests_per_unit: 1}, {unlimited: true}]}\n",
 			"descriptors[0].limits: has an unlimited limit among several"},
-		{"a manifest", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: limits}\ndata:\n  config.yaml: |\n    domain: x\n",
-			`FILE:5: data["config.yaml"]: a Kubernetes manifest (ConfigMap), want the text of "config.yaml": ` +
-				"cut the lines up to 5, and the indentation of the others"},
 		{"a multiplier, which the reference does not have either",
 			d + "  - {key: a, rate_limit: {unit: second, unit_multiplier: 30, requests_per_unit: 60}}\n",
 			`rate_limit.unit_multiplier: unknown field "unit_multiplier", want aligned`},

@@ -20,17 +20,10 @@ type domainFile struct {
 	Descriptors    *rulefile.Node
 }
 
-// places are the mappings of a file whose fields users misplace.
-var places = []rulefile.Place{
-	{Name: "the top of the file", Fields: domainFile{}},
-	{Name: "the descriptor, beside rate_limit", Fields: ruleFile{}},
-	{Name: "rate_limit", Fields: limitFile{}},
-}
-
 type decoder struct{ rulefile.Decoder }
 
 func parse(file string, text []byte) (*domain, []*rulefile.Problem) {
-	d := &decoder{rulefile.Decoder{File: file, Lax: true, Places: places}}
+	d := &decoder{rulefile.Decoder{File: file, Lax: true}}
 	made := &domain{file: file}
 	if d.Load(text, yamlfile.Parse) {
 		d.domain(made)

@@ -39,7 +39,6 @@ func (d *decoder) document(s *File) {
 	}
 	isMapping := d.Fields(d.Root, &file)
 	s.settings = file.fileSettings
-	d.Places = []rulefile.Place{{Name: "the file", Fields: s.settings}}
 	s.all = d.OneOf(file.Match, "first", "all") == "all"
 	s.allowSlashes = d.OneOf(file.EscapedSlashes, "refuse", "allow") == "allow"
 	s.address = d.head(file.Domain, file.Address)
