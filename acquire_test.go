@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter/internal/engine"
-	"github.com/rratelimiter/rratelimiter/internal/inside"
 	"github.com/rratelimiter/rratelimiter/internal/receipt"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
@@ -282,11 +281,11 @@ func TestReceipt_CallersOfOneCall_EachRefundsItsOwn(t *testing.T) {
 					ask := engine.Ask{Permits: int64(i + 1), Detail: true, Receipt: true}
 					switch i % 3 {
 					case 0:
-						err = l.Inside(inside.Key{}).Try(t.Context(), ask, &result)
+						err = (*handle)(l).Try(t.Context(), ask, &result)
 					case 1:
-						_, err = l.Inside(inside.Key{}).Wait(t.Context(), ask, time.Now().Add(time.Minute), &result)
+						_, err = (*handle)(l).Wait(t.Context(), ask, time.Now().Add(time.Minute), &result)
 					default:
-						_, err = l.Inside(inside.Key{}).Wait(t.Context(), ask, time.Time{}, &result)
+						_, err = (*handle)(l).Wait(t.Context(), ask, time.Time{}, &result)
 					}
 					assert.NoError(t, err)
 					receipts[i] = receipt.Receipt{Permits: ask.Permits, Refund: result.Refund}

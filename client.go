@@ -11,6 +11,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/rratelimiter/rratelimiter/internal/engine"
+	"github.com/rratelimiter/rratelimiter/internal/inside"
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
@@ -24,6 +25,7 @@ import (
 // outlive its caller, and leases are released when they end. Calls of the zero Client fail with
 // [ErrNoClient].
 type Client struct {
+	sealed
 	redis    rueidis.Client
 	id       string
 	mapName  func(string) string
@@ -107,6 +109,9 @@ func New(client rueidis.Client, opts ...Option) *Client {
 		}
 	}
 	c.engine = engine.New(c.settings)
+	if client != nil {
+		c.sealed = inside.New(c.parts())
+	}
 	return c
 }
 
@@ -146,6 +151,7 @@ func (c *Client) ID() string { return c.id }
 // slot. With an invalid [InitialRate] they fail with [ErrInvalidRate].
 func (c *Client) Limiter(name string, opts ...LimiterOption) *Limiter {
 	l := &Limiter{wire: wire{client: c, name: name}}
+	l.sealed = inside.New((*handle)(l))
 	l.wire.keys, l.err = c.open(name)
 	l.crossSlot = checkSlots(l.wire.keys[:]...)
 	for _, opt := range opts {

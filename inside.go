@@ -12,17 +12,14 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
-// Inside is for the packages of this module, which alone can call it.
-func (c *Client) Inside(inside.Key) (inside.Client, error) {
-	if c == nil || c.redis == nil {
-		return inside.Client{}, fmt.Errorf("%w: create the Client with New and a rueidis.Client", ErrNoClient)
-	}
-	return inside.Client{Engine: c.engine, WaitJitter: c.waitJitter, Maps: c.mapName != nil, Mapped: c.mapped,
-		SameSlot: sameSlot}, c.err
-}
+// sealed is the parts of a Client or a Limiter for the packages of this module.
+type sealed = inside.Sealed
 
-// Inside is for the packages of this module, which alone can call it.
-func (l *Limiter) Inside(inside.Key) inside.Redisson { return (*handle)(l) }
+// parts returns the parts of a Client.
+func (c *Client) parts() inside.Client {
+	return inside.Client{Engine: c.engine, WaitJitter: c.waitJitter, Maps: c.mapName != nil, Mapped: c.mapped,
+		SameSlot: sameSlot, Err: c.err}
+}
 
 // handle is a Limiter for other packages.
 type handle Limiter
@@ -70,7 +67,7 @@ func (h *handle) Open() (inside.Limiter, error) {
 	if l.err != nil {
 		return inside.Limiter{}, l.err
 	}
-	client, err := l.wire.client.Inside(inside.Key{})
+	client := l.wire.client.parts()
 	return inside.Limiter{
 		Client: client, Keys: l.wire.keys[:], Types: keyTypes[:], Initial: l.wire.initial,
 		Member:   func() string { return new(Client).member(0, false) },
@@ -83,7 +80,7 @@ func (h *handle) Open() (inside.Limiter, error) {
 			_, _, err := l.wire.recount(ctx, l.wire.client.nowText(), false)
 			return err
 		},
-	}, err
+	}, client.Err
 }
 
 // sameSlot returns ErrCrossSlot if the keys, and those that begin with their hash tag, do not share a slot.

@@ -20,6 +20,7 @@ import (
 // Every call ends as soon as its context does, with the context's error. A change that was sent may
 // still take effect. If permits arrive for a caller that has left, the Client releases them.
 type Limiter struct {
+	sealed
 	wire      wire
 	err       error // of an invalid name or client
 	crossSlot error // if Redis is a cluster

@@ -381,7 +381,7 @@ func (f *fixture) randomDrift(random *rand.Rand, grants, bound int, drifts bool)
 		case k < 900:
 			var result engine.Result
 			ask := engine.Ask{Permits: size(), Detail: true, Receipt: k < 100}
-			require.NoError(f, c.Inside(inside.Key{}).Try(f.Context(), ask, &result))
+			require.NoError(f, (*handle)(c.Limiter).Try(f.Context(), ask, &result))
 			if result.Refund != nil {
 				c.taken = append(c.taken, receipt.Receipt{Permits: ask.Permits, Refund: result.Refund})
 			}

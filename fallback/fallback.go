@@ -18,6 +18,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/gate"
+	"github.com/rratelimiter/rratelimiter/internal/inside"
 	"github.com/rratelimiter/rratelimiter/internal/outage"
 	"github.com/rratelimiter/rratelimiter/internal/receipt"
 	"github.com/rratelimiter/rratelimiter/limit"
@@ -30,6 +31,7 @@ import (
 //
 // [Failure modes]: https://github.com/rratelimiter/rratelimiter/blob/main/docs/reliability.md#failure-modes
 type Limiter struct {
+	sealed
 	guard   *outage.Guard
 	mode    limit.FailureMode
 	limiter limit.Joinable
@@ -58,8 +60,7 @@ func (s Source) String() string {
 // error of Redis is part of it too.
 var ErrClosed = errors.New("fallback: Redis did not decide, so the permits are refused")
 
-// New wraps a *[limit.Limiter] or a *[rratelimiter.Limiter]. Other types that embed one of these work
-// too. With a nil limiter, only [Limiter.With] can be called.
+// New wraps a *[limit.Limiter] or a *[rratelimiter.Limiter]. With a nil limiter, only [Limiter.With] can be called.
 //
 // Open one for a limiter and keep it: it knows whether Redis is up, and what its share has granted.
 // With [limit.Local], a *[rratelimiter.Limiter] needs an InitialRate, and New panics without one. It
@@ -72,15 +73,21 @@ func New(limiter limit.Joinable, options ...Option) *Limiter {
 		}
 	}
 	gate.MustCheck("fallback: New", limiter)
-	gate.MustShare("fallback: New", s.Mode, limiter) // also of a type of your own
-	return &Limiter{s.OpenGuard(), s.Mode, limiter}
+	gate.MustShare("fallback: New", s.Mode, limiter)
+	return open(s.OpenGuard(), s.Mode, limiter)
 }
 
 // With returns a Limiter for another limiter of the same Redis. Both have the same options, know
 // together whether Redis is up, and each has a share of its own. So there can be one for each key of a
 // [limit.Keyed]: With is cheap.
 func (l *Limiter) With(limiter limit.Joinable) *Limiter {
-	return &Limiter{l.guard, l.mode, limiter}
+	return open(l.guard, l.mode, limiter)
+}
+
+func open(guard *outage.Guard, mode limit.FailureMode, limiter limit.Joinable) *Limiter {
+	l := &Limiter{guard: guard, mode: mode, limiter: limiter}
+	l.sealed = inside.New((*ofTaken)(l))
+	return l
 }
 
 // Take takes permits if they are free now, and returns the numbers. It never waits longer than the

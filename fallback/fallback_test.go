@@ -267,8 +267,6 @@ func TestLimiter_StallShorterThanDeadline_IsNoFailure(t *testing.T) {
 	})
 }
 
-type ownType struct{ *rratelimiter.Limiter }
-
 // TestNew_Local_NeedsThePoliciesOfEachMember: an InitialRate of a Limiter is one, also in a Join.
 func TestNew_Local_NeedsThePoliciesOfEachMember(t *testing.T) {
 	run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
@@ -286,7 +284,6 @@ func TestNew_Local_NeedsThePoliciesOfEachMember(t *testing.T) {
 		assert.True(t, allowed, "the rate in Redis may be above the initial rate")
 		f.Redis.SetError("")
 		assert.Panics(t, func() { New(limit.Join(client.Limiter("{a}java"), window), local) })
-		assert.Panics(t, func() { New(ownType{client.Limiter("java", perMinute)}, local) })
 		time.Sleep(5 * time.Minute)
 	})
 }

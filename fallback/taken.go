@@ -19,8 +19,8 @@ func (l *Limiter) Name() string {
 	return l.limiter.Name()
 }
 
-// Inside is for the packages of this module, which alone can call it.
-func (l *Limiter) Inside(inside.Key) inside.Fallback { return (*ofTaken)(l) }
+// sealed is the ofTaken of a Limiter.
+type sealed = inside.Sealed
 
 // ofTaken is a Limiter as a limit.Taken calls it.
 type ofTaken Limiter
@@ -31,10 +31,5 @@ func (l *ofTaken) Take(ctx context.Context, permits int64, wait time.Duration) (
 	return engine.Answer(a.Decision), a.Receipt, err
 }
 
-// Wrapped returns the limiter that Redis decides by, if limiter is this one and does not embed it.
-func (l *ofTaken) Wrapped(limiter any) any {
-	if limiter != any((*Limiter)(l)) {
-		return nil
-	}
-	return l.limiter
-}
+// Wrapped returns the limiter that Redis decides by.
+func (l *ofTaken) Wrapped() any { return l.limiter }

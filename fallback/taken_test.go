@@ -73,9 +73,12 @@ func TestTaken_Redis_IsSettled(t *testing.T) {
 		require.NoError(t, taken.Settle(t.Context()))
 		assert.EqualValues(t, 10, left())
 
-		for _, limiters := range [][]limit.Takeable{{l, inner}, {l, l}, {New(nil)}, {nil}, {struct{ *Limiter }{l}}} {
+		for _, limiters := range [][]limit.Takeable{{l, inner}, {l, l}} {
 			err := taken.Acquire(t.Context(), 1, limiters...)
 			assert.ErrorIs(t, err, rratelimiter.ErrInvalidOption, "%v", err)
+		}
+		for _, none := range []limit.Takeable{New(nil), nil, new(Limiter), new(limit.Limiter), (*limit.Limiter)(nil)} {
+			require.ErrorIs(t, taken.Acquire(t.Context(), 1, none), rratelimiter.ErrNoClient)
 		}
 		assert.Empty(t, New(nil).Name())
 	})

@@ -18,6 +18,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/grpclimit"
 	"github.com/rratelimiter/rratelimiter/internal/gate/gatetest"
 	"github.com/rratelimiter/rratelimiter/internal/golden"
+	"github.com/rratelimiter/rratelimiter/internal/inside"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
@@ -25,7 +26,7 @@ import (
 const page = "../docs/grpc.md"
 
 // down is a limiter whose Redis does not answer.
-type down struct{}
+type down struct{ inside.Sealed }
 
 func (down) Name() string { return "down" }
 

@@ -147,8 +147,8 @@ func peerOf(ctx context.Context) (netip.Addr, error) {
 	return identity.Plain(addr), nil
 }
 
-// Limiter limits calls: a *[rratelimiter.Limiter], a *[limit.Limiter], or any other type with Take
-// and Name. httplimit.Limiter lists more methods.
+// Limiter limits calls: a *[rratelimiter.Limiter] or a *[limit.Limiter], or a type that embeds one, which counts
+// as that one. [limit.Local] and pauses need a name that is not empty.
 type Limiter = limit.Joinable
 
 // All limits all calls by one limiter. A nil limiter lets them pass. All panics if the

@@ -2,7 +2,6 @@ package httplimit_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -10,6 +9,8 @@ import (
 	"net/netip"
 	"os"
 	"time"
+
+	"github.com/redis/rueidis"
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
@@ -159,24 +160,18 @@ func ExampleRefuse() {
 	// 429 Too Many Requests
 }
 
-// down is a limiter whose Redis does not answer.
-type down struct{}
-
-func (down) Take(context.Context, int64) (rratelimiter.Decision, error) {
-	return rratelimiter.Decision{}, errors.New("connection refused")
-}
-
-// Name identifies the bucket of Local.
-func (down) Name() string { return "down" }
-
-// Policies states of what Local grants a share.
-func (down) Policies() []limit.Policy {
-	return []limit.Policy{limit.FixedWindow{Permits: 8, Interval: time.Minute}}
+// down returns a limiter whose Redis cannot be reached.
+func down() *limit.Limiter {
+	redis, err := rratelimiter.Connect(rueidis.ClientOption{InitAddress: []string{"127.0.0.1:1"}})
+	if err != nil {
+		panic(err)
+	}
+	return limit.New(rratelimiter.New(redis), "down", limit.FixedWindow{Permits: 8, Interval: time.Minute})
 }
 
 func ExampleOnFailure() {
 	handler := func(mode limit.FailureMode, opts ...httplimit.Option) http.Handler {
-		return httplimit.Middleware(httplimit.All(down{}), append(opts, httplimit.OnFailure(mode))...)(hello)
+		return httplimit.Middleware(httplimit.All(down()), append(opts, httplimit.OnFailure(mode))...)(hello)
 	}
 	fmt.Println(get(handler(limit.Open), "/").Status)
 	fmt.Println(get(handler(limit.Closed, httplimit.Deadline(20*time.Millisecond)), "/").Status)
@@ -188,7 +183,7 @@ func ExampleOnFailure() {
 // Four processes share a limit of eight a minute, so each grants two of them by itself while Redis
 // is down.
 func ExampleOnFailure_local() {
-	handler := httplimit.Middleware(httplimit.All(down{}),
+	handler := httplimit.Middleware(httplimit.All(down()),
 		httplimit.OnFailure(limit.Local(0.25)),
 		httplimit.OnRedisChange(func(_ string, up bool, err error) { fmt.Println("up:", up, err) }))(hello)
 	for range 2 {
@@ -196,7 +191,7 @@ func ExampleOnFailure_local() {
 		fmt.Println(resp.Status, resp.Header["Retry-After"])
 	}
 	// Output:
-	// up: false rratelimiter: limiter "down": Redis: connection refused
+	// up: false rratelimiter: limiter "down": Redis: dial tcp 127.0.0.1:1: connect: connection refused
 	// 200 OK []
 	// 429 Too Many Requests [30]
 }

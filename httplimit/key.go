@@ -149,20 +149,8 @@ func originOf(r *http.Request) identity.Origin {
 		Lines: r.Header.Values} // also of a field that Connection names: the proxy wrote it for this server
 }
 
-// Limiter limits requests: a *[rratelimiter.Limiter], a *[limit.Limiter], or any other type with
-// Take and Name. [limit.Local] and the pauses of [Transport] need a name that is not empty.
-//
-// Other types may have more methods of those two, which are used if present:
-//
-//   - Policies describes the limiter to clients, and for Local.
-//   - TryAcquireWithin and Acquire wait for permits.
-//   - TakeEach returns the decision of each policy.
-//   - Charge and Release settle. Only the two types above refund by the grant of a request. A type that
-//     wraps one of them refunds by its Release, or not at all. It does not return what a request of a
-//     [limit.InFlight] holds: give that limiter itself.
-//   - Unwrap returns the limiter that such a type wraps, whose node of Redis decides.
-//   - Peek or AvailablePermits detect in the background that Redis is back. Without them, Take of
-//     one permit does, and Release returns it.
+// Limiter limits requests: a *[rratelimiter.Limiter] or a *[limit.Limiter], or a type that embeds one, which
+// counts as that one. [limit.Local] and the pauses of [Transport] need a name that is not empty.
 type Limiter = limit.Joinable
 
 // All limits all requests by one limiter. A nil limiter lets them pass. All panics if the

@@ -22,13 +22,17 @@ var ErrNotChargeable = errors.New("limit: the limiter cannot be charged")
 // ErrNotReleasable is returned by Release of a limiter that has only an [InFlight].
 var ErrNotReleasable = errors.New("limit: only the holder of a place of an InFlight returns it")
 
-// Joinable is a *[Limiter], a *[rratelimiter.Limiter], or what Each of package httplimit or grpclimit
-// returns for a request. [Join] accepts no other type. For these packages it may be any type with these
-// methods.
+// Joinable is a *[Limiter], a *[rratelimiter.Limiter], or what Each of package httplimit or grpclimit returns for a
+// request. No type of another module is one, but for types that embed one of these: they count as the limiter that
+// they embed, whose methods are called. Tests of such a program can use package rratelimitertest.
 type Joinable interface {
 	Name() string
 	Take(ctx context.Context, permits int64) (rratelimiter.Decision, error)
+	seal
 }
+
+// seal is what all Joinables and Takeables have.
+type seal = inside.Seal
 
 // Join returns a limiter that takes the permits of a request from all limiters, or from none if one
 // has not enough. One script call decides. The limiters must be of one Client. Java programs may
@@ -36,9 +40,8 @@ type Joinable interface {
 //
 // On a Redis Cluster all names need the same hash tag, as "{tenant:7}:second" and "{tenant:7}:day"
 // have; otherwise calls fail with [rratelimiter.ErrCrossSlot]. No limiters, more than 10 policies
-// in all, or one limiter twice are [rratelimiter.ErrInvalidRate]. Limiters of several Clients, or a
-// Joinable of another type, are [rratelimiter.ErrInvalidOption]. An invalid member has its own
-// error.
+// in all, or one limiter twice are [rratelimiter.ErrInvalidRate]. Limiters of several Clients are
+// [rratelimiter.ErrInvalidOption]. An invalid member has its own error.
 //
 // Release acts on one Redisson limiter after another, and then on all policies with one call. If Redis fails
 // meanwhile, it may act on some members only. Reset is one call.
@@ -76,6 +79,7 @@ func Join(limiters ...Joinable) *Limiter {
 // openMembers opens the limiter of members that have names and keys.
 func openMembers(client inside.Client, name string, members []member) *Limiter {
 	l := &Limiter{wire: wire{plan: planOf(client, members), name: name, members: members}}
+	l.sealed = inside.New((*handle)(l))
 	id := idOfPolicies
 	for _, m := range members {
 		l.wire.keys = append(l.wire.keys, m.keys...)
@@ -89,25 +93,20 @@ func openMembers(client inside.Client, name string, members []member) *Limiter {
 
 // openJoinable returns the client and the members of a limiter, or its error.
 func openJoinable(joinable Joinable) (inside.Client, []member, error) {
-	switch limiter := joinable.(type) {
-	case *Limiter:
-		if limiter == nil || limiter.wire.plan == nil {
-			return inside.Client{}, nil, fmt.Errorf("%w: open a Limiter with New or Join", rratelimiter.ErrNoClient)
-		}
-		return limiter.wire.plan.client, limiter.wire.members, limiter.err
-	case *rratelimiter.Limiter:
-		l, err := limiter.Inside(inside.Key{}).Open()
-		if err != nil {
-			return inside.Client{}, nil, err
-		}
-		p := redisson{&l, limiter.Name()}
-		return l.Client, []member{{policy: p, described: describedRedisson, settings: p.String(), name: p.name, keys: l.Keys,
-			redisson: &l}}, nil
-	case interface{ Described(inside.Key) Joinable }: // of httplimit.Each
-		return openJoinable(limiter.Described(inside.Key{}))
+	if h, ok := inside.Of[*handle](joinable); ok {
+		return h.wire.plan.client, h.wire.members, h.err
 	}
-	return inside.Client{}, nil, fmt.Errorf("%w: a %T cannot be joined, give *limit.Limiter and *rratelimiter.Limiter",
-		rratelimiter.ErrInvalidOption, joinable)
+	h, ok := inside.Of[inside.Redisson](joinable)
+	if !ok {
+		return inside.Client{}, nil, fmt.Errorf("%w: open the limiters of a Join: a %T is zero", rratelimiter.ErrNoClient, joinable)
+	}
+	l, err := h.Open()
+	if err != nil {
+		return inside.Client{}, nil, err
+	}
+	p := redisson{&l, joinable.Name()}
+	return l.Client, []member{{policy: p, described: describedRedisson, settings: p.String(), name: p.name, keys: l.Keys,
+		redisson: &l}}, nil
 }
 
 // redisson is the policy of a *rratelimiter.Limiter that is joined with others: its rate is in

@@ -19,6 +19,7 @@ import (
 // error. A change that was sent may still take effect. If permits arrive for a caller that has
 // left, the Client releases them.
 type Limiter struct {
+	sealed
 	wire      wire
 	err       error // of the client, the name or the policies
 	crossSlot error // if Redis is a cluster
@@ -52,7 +53,7 @@ func New(client *rratelimiter.Client, name string, policies ...Policy) *Limiter 
 // name is "", it is the part of its key in braces: a text of its own would cost each call of a Keyed more.
 func (p *plan) open(l *Limiter, name string, prefix keyPrefix) {
 	if l.wire.plan == nil {
-		l.wire.plan = p
+		l.wire.plan, l.sealed = p, inside.New((*handle)(l))
 		l.wire.members, l.wire.keys = append(l.oneMember[:0], p.members...), l.oneKey[:]
 		if len(p.members) > 1 {
 			l.wire.keys = make([]string, len(p.members))
@@ -101,7 +102,9 @@ func (l *Limiter) open(id string) {
 
 // failed returns a limiter whose calls fail.
 func failed(name string, err error) *Limiter {
-	return &Limiter{wire: wire{plan: new(plan), name: name}, err: err}
+	l := &Limiter{wire: wire{plan: new(plan), name: name}, err: err}
+	l.sealed = inside.New((*handle)(l))
+	return l
 }
 
 // Name returns the name with which the limiter was opened.
@@ -138,8 +141,8 @@ func (l *Limiter) checkPermits(ctx context.Context, permits int64) error {
 	return err
 }
 
-// Inside is for the packages of this module, which alone can call it.
-func (l *Limiter) Inside(inside.Key) inside.Handle { return (*handle)(l) }
+// sealed is the handle of a Limiter.
+type sealed = inside.Sealed
 
 // handle is a Limiter for other packages.
 type handle Limiter

@@ -37,9 +37,12 @@ type plan struct {
 
 // newPlan returns the plan of limiters of a client, or the error of an invalid client or policy.
 func newPlan(client *rratelimiter.Client, policies []Policy) (*plan, error) {
-	opened, err := client.Inside(inside.Key{})
-	if err != nil {
-		return nil, err
+	opened, ok := inside.Of[inside.Client](client)
+	if !ok {
+		return nil, fmt.Errorf("%w: create the Client with New and a rueidis.Client", rratelimiter.ErrNoClient)
+	}
+	if opened.Err != nil {
+		return nil, opened.Err
 	}
 	described, err := describeAll(policies)
 	if err != nil {

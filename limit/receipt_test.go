@@ -10,7 +10,6 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/engine"
-	"github.com/rratelimiter/rratelimiter/internal/inside"
 	"github.com/rratelimiter/rratelimiter/internal/receipt"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
@@ -23,11 +22,11 @@ func withReceipt(t testing.TB, l *Limiter, call string, permits int64) receipt.R
 	ask := engine.Ask{Permits: permits, Detail: true, Receipt: true, Each: call == "TakeEach"}
 	switch call {
 	case "Acquire":
-		_, err = l.Inside(inside.Key{}).Wait(t.Context(), ask, time.Time{}, &result)
+		_, err = (*handle)(l).Wait(t.Context(), ask, time.Time{}, &result)
 	case "TryAcquireWithin":
-		_, err = l.Inside(inside.Key{}).Wait(t.Context(), ask, time.Now().Add(time.Minute), &result)
+		_, err = (*handle)(l).Wait(t.Context(), ask, time.Now().Add(time.Minute), &result)
 	default:
-		err = l.Inside(inside.Key{}).Try(t.Context(), ask, &result)
+		err = (*handle)(l).Try(t.Context(), ask, &result)
 	}
 	require.NoError(t, err)
 	require.NotNil(t, result.Refund, "%s has left no receipt", call)

@@ -52,8 +52,8 @@ func TestReturnsForecast_Waits_AreThoseOfTheReturns(t *testing.T) {
 // numbersReply returns a reply with some numbers.
 func numbersReply(t *testing.T, numbers ...int64) *redisx.Reply {
 	text := strings.Trim(strings.Join(strings.Fields(fmt.Sprint(numbers)), ","), "[]")
-	client, err := newClocked(t).client.Inside(inside.Key{})
-	require.NoError(t, err)
+	client, ok := inside.Of[inside.Client](newClocked(t).client)
+	require.True(t, ok)
 	message, err := redisx.NewScript("return {"+text+"}").Exec(t.Context(), client.Engine.Redis(), nil, []string{"k"}, nil)
 	require.NoError(t, err)
 	r := redisx.ReadReply(message)

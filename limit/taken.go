@@ -51,9 +51,11 @@ type take struct {
 	begun  time.Time // the first Settle; zero before
 }
 
-// Takeable is a *[Limiter], a *[rratelimiter.Limiter], or a Limiter of package fallback. A [Taken] takes from
-// no other type.
-type Takeable interface{ Name() string }
+// Takeable is a [Joinable] or a Limiter of package fallback. A [Taken] takes from no other type.
+type Takeable interface {
+	Name() string
+	seal
+}
 
 // Take takes the same number of permits of each limiter with one call to Redis, or of none if one has
 // not enough, as [Join] does. The Decision is that of [Limiter.Take]. If it is not allowed, or with an
@@ -104,19 +106,17 @@ func (t *Taken) Acquire(ctx context.Context, permits int64, limiters ...Takeable
 func openTakeable(limiters []Takeable) (*Limiter, inside.Fallback) {
 	joined := make([]Joinable, len(limiters))
 	for i, one := range limiters {
-		if l, ok := one.(interface {
-			Inside(inside.Key) inside.Fallback
-		}); ok && len(limiters) == 1 {
-			decides := l.Inside(inside.Key{})
-			wrapped, _ := decides.Wrapped(one).(Joinable)
-			return Join(wrapped), decides
-		}
-		l, ok := one.(Joinable)
+		l, ok := inside.Of[inside.Fallback](one)
 		if !ok {
+			joined[i], _ = one.(Joinable)
+			continue
+		}
+		if len(limiters) > 1 {
 			return failed("", fmt.Errorf("%w: a %T among %d limiters of a Taken: give one *fallback.Limiter alone, or others",
 				rratelimiter.ErrInvalidOption, one, len(limiters))), nil
 		}
-		joined[i] = l
+		wrapped, _ := l.Wrapped().(Joinable)
+		return Join(wrapped), l
 	}
 	return Join(joined...), nil
 }

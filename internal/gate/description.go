@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/inside"
 	"github.com/rratelimiter/rratelimiter/internal/notation"
 	"github.com/rratelimiter/rratelimiter/internal/outage"
 	"github.com/rratelimiter/rratelimiter/internal/policy"
@@ -115,9 +114,6 @@ type describedLimiter struct {
 	outage.Limiter
 	description *Description
 }
-
-// Described returns the limiter without its description, for limit.Join.
-func (l describedLimiter) Described(inside.Key) outage.Limiter { return l.Limiter }
 
 // descriptionOf returns the description of a limiter. The rate of a *rratelimiter.Limiter is in Redis.
 func descriptionOf(l outage.Limiter) *Description {

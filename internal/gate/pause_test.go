@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/inside"
 	"github.com/rratelimiter/rratelimiter/internal/outage"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
@@ -50,7 +51,7 @@ func outgoing(l outage.Limiter) *Gate[Call[int]] {
 }
 
 // hangs is a limiter whose calls last until their deadline.
-type hangs struct{}
+type hangs struct{ inside.Sealed }
 
 func (hangs) Name() string { return "hangs" }
 
@@ -70,7 +71,7 @@ func TestPauses_BeginInAnOutage_Hold(t *testing.T) {
 }
 
 // grants is a limiter that grants all.
-type grants struct{}
+type grants struct{ inside.Sealed }
 
 func (grants) Name() string { return "grants" }
 
@@ -79,7 +80,10 @@ func (grants) Take(context.Context, int64) (rratelimiter.Decision, error) {
 }
 
 // pausable is a limiter that Redis cannot decide, with a pause in Redis.
-type pausable struct{ takes atomic.Int64 }
+type pausable struct {
+	inside.Sealed
+	takes atomic.Int64
+}
 
 func (p *pausable) Name() string { return "paused" }
 

@@ -1,10 +1,12 @@
-// Package inside has the types of the methods Inside, by which the packages of this module call
-// unexported parts of one another.
+// Package inside lets the packages of this module call unexported parts of one another. A type that has such
+// parts embeds Sealed, under an alias that is not exported. So the documentation does not have it, and no type of
+// another module implements Seal.
 package inside
 
 import (
 	"context"
 	"encoding/binary"
+	"reflect"
 	"strconv"
 	"time"
 
@@ -13,8 +15,26 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
-// Key is an argument of the methods Inside, so that only the packages of this module can call them.
-type Key struct{}
+// Seal is what has unexported parts. An interface that embeds it accepts only types of this module, and those that
+// embed one of them, which count as that one.
+type Seal interface{ sealed() any }
+
+// Sealed implements Seal. The zero Sealed has no parts.
+type Sealed struct{ parts any }
+
+func (s Sealed) sealed() any { return s.parts }
+
+// New returns a Sealed with a Handle, a Fallback or a Client.
+func New(parts any) Sealed { return Sealed{parts} }
+
+// Of returns the parts of a value if they are of type T. It returns false for nil, and for the zero value of a type.
+func Of[T any](of Seal) (parts T, ok bool) {
+	if v := reflect.ValueOf(of); of == nil || v.Kind() == reflect.Pointer && v.IsNil() {
+		return parts, false
+	}
+	parts, ok = of.sealed().(T)
+	return parts, ok
+}
 
 // PermitsOf returns the permits of a member of a permits set, -1 if it is too short. It reports whether
 // the member has the format of a grant, as member.go of package rratelimiter describes it. The last four
@@ -83,9 +103,8 @@ type Fallback interface {
 	// Take takes permits, and waits for them at most so long, or Forever. The receipt settles them.
 	Take(ctx context.Context, permits int64, wait time.Duration) (engine.Answer, receipt.Receipt, error)
 
-	// Wrapped returns the limiter that Redis decides by. It returns nil if this is not the Fallback of
-	// the limiter, but that of another one, which the limiter embeds.
-	Wrapped(limiter any) any
+	// Wrapped returns the limiter that Redis decides by, a limit.Joinable.
+	Wrapped() any
 }
 
 // Client has the unexported parts of a *rratelimiter.Client.
@@ -96,6 +115,8 @@ type Client struct {
 
 	// Mapped returns a limiter's name as keys contain it, or an error if it is invalid.
 	Mapped func(name string) (string, error)
+
+	Err error // of an option
 
 	// SameSlot returns rratelimiter.ErrCrossSlot if the keys, and those that begin with their hash tag, do
 	// not share a slot.

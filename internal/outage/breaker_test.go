@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/inside"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
@@ -185,9 +186,12 @@ func TestOnRedisChange_CallbackPanics_StateIsKept(t *testing.T) {
 }
 
 // nameless is a limiter of a user's type, whose method Name may take a lock of the program.
-type nameless func() string
+type nameless struct {
+	inside.Sealed
+	name func() string
+}
 
-func (l nameless) Name() string { return l() }
+func (l nameless) Name() string { return l.name() }
 
 func (nameless) Take(context.Context, int64) (d rratelimiter.Decision, err error) { return d, nil }
 
@@ -195,13 +199,13 @@ func (nameless) Take(context.Context, int64) (d rratelimiter.Decision, err error
 func TestBreaker_Observe_CallsNoMethodOfALimiterUnderItsLock(t *testing.T) {
 	b, named := New(deadline, nil).breakerOf(nil), 0
 	b.state.Store(nodeUnsure)
-	b.observe(target{t.Context(), nameless(func() string {
+	b.observe(target{t.Context(), nameless{name: func() string {
 		if assert.True(t, b.mu.TryLock()) {
 			b.mu.Unlock()
 		}
 		named++
 		return "name"
-	})}, errRefused)
+	}}}, errRefused)
 	assert.True(t, b.isDown())
 	assert.NotZero(t, named)
 }

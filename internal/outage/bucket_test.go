@@ -152,7 +152,7 @@ func TestBuckets_ShorterLease_EndsBeforeLongerOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := buckets{clock: clock{time.Now()}}
 		take := func(lease time.Duration) Answer {
-			a, ok := b.decide(Request{Limiter: called{name: "one"}, Permits: 1,
+			a, ok := b.decide(Request{Limiter: called{redis: new(redis), name: "one"}, Permits: 1,
 				Policies: []limit.Policy{limit.InFlight{Permits: 2, Lease: lease}}}, 1)
 			require.True(t, ok)
 			return a
@@ -171,7 +171,7 @@ func TestBuckets_ManyNames_AreBounded(t *testing.T) {
 		b := buckets{clock: clock{time.Now()}}
 		policies := []limit.Policy{limit.FixedWindow{Permits: 10, Interval: time.Minute}}
 		take := func(name string) bool {
-			a, ok := b.decide(Request{Limiter: called{name: name}, Permits: 1, Policies: policies}, 0.5)
+			a, ok := b.decide(Request{Limiter: called{redis: new(redis), name: name}, Permits: 1, Policies: policies}, 0.5)
 			return ok && a.Result == limit.Acquired
 		}
 		for i := range maxBuckets {

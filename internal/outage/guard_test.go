@@ -18,6 +18,7 @@ import (
 
 // redis is a limiter whose Redis can be made to fail. It grants all.
 type redis struct {
+	inside.Sealed
 	hangs, down atomic.Bool
 	asked       atomic.Int64
 	denies      atomic.Bool // from memory: also where it hangs
@@ -86,11 +87,18 @@ func (remembers) Node() (*engine.Engine, string, bool) { return nil, "", false }
 
 const deadline = 100 * time.Millisecond
 
-type takes func(ctx context.Context) (rratelimiter.Decision, error)
+type taking struct {
+	inside.Sealed
+	take func(ctx context.Context) (rratelimiter.Decision, error)
+}
 
-func (takes) Name() string { return "" }
+func takes(take func(ctx context.Context) (rratelimiter.Decision, error)) Limiter {
+	return taking{take: take}
+}
 
-func (f takes) Take(ctx context.Context, _ int64) (rratelimiter.Decision, error) { return f(ctx) }
+func (taking) Name() string { return "" }
+
+func (f taking) Take(ctx context.Context, _ int64) (rratelimiter.Decision, error) { return f.take(ctx) }
 
 // A request whose own context ends is not decided. A probe checks whether Redis is down.
 func TestGuard_CallersLeave_ProbeFindsOut(t *testing.T) {

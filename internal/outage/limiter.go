@@ -18,18 +18,17 @@ import (
 // Pause, Policies and Unwrap.
 type Limiter = limit.Joinable
 
-// handleOf returns the handle of a limiter of this module, nil for another type. One that embeds such a
-// limiter is called by its own methods.
+// handleOf returns the handle of a limiter, nil for one that wraps another one, with a method Unwrap: it is called by
+// its own methods.
 func handleOf(l Limiter) inside.Handle {
 	switch l := l.(type) {
-	case *limit.Limiter:
-		return l.Inside(inside.Key{})
-	case *rratelimiter.Limiter:
-		return l.Inside(inside.Key{})
 	case inside.Handle:
 		return l
+	case interface{ Unwrap() Limiter }:
+		return nil
 	}
-	return nil
+	h, _ := inside.Of[inside.Handle](l)
+	return h
 }
 
 // unwrap returns the limiter that a wrapper calls, and any other one as it is.

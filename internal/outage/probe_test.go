@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/inside"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 	"github.com/rratelimiter/rratelimiter/limit"
@@ -159,6 +160,7 @@ func TestGuard_LimiterWithoutPeek_GetsItsPermitBack(t *testing.T) {
 
 // counter is a limiter with Take and Release alone.
 type counter struct {
+	inside.Sealed
 	down  atomic.Bool
 	taken atomic.Int64
 }

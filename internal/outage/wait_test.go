@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/inside"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -43,7 +44,7 @@ func TestGuard_DeadlineExceeded_DependsOnWhatIsLate(t *testing.T) {
 					ctx = t.Context()
 				}
 				g := withMode(limit.Open, deadline, nil)
-				a := g.Ask(ctx, Request{Limiter: waits{c.err, c.wait == 0, c.down}, Permits: 1, Wait: c.wait})
+				a := g.Ask(ctx, Request{Limiter: waits{err: c.err, take: c.wait == 0, peek: c.down}, Permits: 1, Wait: c.wait})
 				assert.Equal(t, c.want, a.Result)
 				assert.Equal(t, c.down, g.breakerOf(nil).isDown())
 			})
@@ -53,6 +54,7 @@ func TestGuard_DeadlineExceeded_DependsOnWhatIsLate(t *testing.T) {
 
 // waits is a limiter whose waits fail. With take, Take fails too, and with peek, Peek.
 type waits struct {
+	inside.Sealed
 	err        error
 	take, peek bool
 }

@@ -32,9 +32,12 @@ import (
 // Errors: those of [Load] for the files, [rratelimiter.ErrNoClient], and
 // [rratelimiter.ErrInvalidOption] for other fields.
 func New(c Config) (*Server, error) {
-	client, err := c.Client.Inside(inside.Key{})
-	if err != nil {
-		return nil, err
+	client, ok := inside.Of[inside.Client](c.Client)
+	if !ok {
+		return nil, fmt.Errorf("%w: Config.Client: create it with rratelimiter.New", rratelimiter.ErrNoClient)
+	}
+	if client.Err != nil {
+		return nil, client.Err
 	}
 	if c.Drain < 0 || c.Deadline < 0 || c.NearLimit < 0 || c.NearLimit > 1 {
 		return nil, fmt.Errorf("%w: Drain %v, Deadline %v, NearLimit %v: want none below 0, and NearLimit at most 1",

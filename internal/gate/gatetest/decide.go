@@ -24,7 +24,6 @@ func testNoLimiter(t *testing.T, m Middleware) {
 		"nil":                       {},
 		"nil *limit.Limiter":        {Limiter: (*limit.Limiter)(nil)},
 		"nil *rratelimiter.Limiter": {Limiter: (*rratelimiter.Limiter)(nil)},
-		"nil func":                  {Limiter: Fake(nil)},
 		"skipped":                   {Limiter: denies, Skip: func() bool { return true }},
 		"free":                      {Limiter: denies, Cost: func() int64 { return 0 }},
 	} {

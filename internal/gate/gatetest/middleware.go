@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/inside"
 	"github.com/rratelimiter/rratelimiter/internal/outage"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/limit"
@@ -105,7 +106,6 @@ func TestServer(t *testing.T, m Middleware) {
 		"Settle_ImpossibleCost_Fails":                  testSettleFails,
 		"Settle_Outage_IsReportedAtTheDeadline":        testSettleInAnOutage,
 		"Settle_LocalShare_IsCharged":                  testSettleShare,
-		"Settle_WrappedLimiter_CallsItsOwnMethods":     testSettleWrapped,
 		"InFlight_RequestEnds_ReturnsThePlace":         testPlaces,
 		"InFlight_LeaseEnds_ReturnsNothingOfOthers":    testPlaceOfALongRequest,
 		"InFlight_ManyRequests_NoMoreThanPlacesRun":    testManyOnPlaces,
@@ -152,15 +152,21 @@ func hour(permits int64) []limit.Policy {
 	return []limit.Policy{limit.FixedWindow{Permits: permits, Interval: time.Hour}}
 }
 
-// Fake is a limiter with Take alone, and without a name.
-type Fake func(ctx context.Context, permits int64) (rratelimiter.Decision, error)
+// fake is a limiter with Take alone, and without a name.
+type fake struct {
+	inside.Sealed
+	take func(ctx context.Context, permits int64) (rratelimiter.Decision, error)
+}
 
-// Name returns "".
-func (f Fake) Name() string { return "" }
+// Fake returns a limiter with Take alone, and without a name.
+func Fake(take func(ctx context.Context, permits int64) (rratelimiter.Decision, error)) outage.Limiter {
+	return fake{take: take}
+}
 
-// Take grants or denies the permits.
-func (f Fake) Take(ctx context.Context, permits int64) (rratelimiter.Decision, error) {
-	return f(ctx, permits)
+func (fake) Name() string { return "" }
+
+func (f fake) Take(ctx context.Context, permits int64) (rratelimiter.Decision, error) {
+	return f.take(ctx, permits)
 }
 
 // Known is a limiter of another type that states its policies.

@@ -70,35 +70,6 @@ func testSettleAfterTheEnd(t *testing.T, m Middleware) {
 	})
 }
 
-// counted is a limiter of a user's own type, which counts its calls.
-type counted struct {
-	*limit.Limiter
-	takes, releases *int
-}
-
-func (l counted) Take(ctx context.Context, permits int64) (rratelimiter.Decision, error) {
-	*l.takes++
-	return l.Limiter.Take(ctx, permits)
-}
-
-func (l counted) Release(ctx context.Context, permits int64) error {
-	*l.releases++
-	return l.Limiter.Release(ctx, permits)
-}
-
-// The methods of a limiter of a user's own type are called, not those of the limiter that it embeds.
-func testSettleWrapped(t *testing.T, m Middleware) {
-	Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
-		l := counted{limit.New(client, "wrapped", hour(10)...), new(int), new(int)}
-		server := m.Server(Settings{Limiter: l, Handler: func(ctx context.Context) {
-			assert.NoError(t, m.Settle(ctx, 0))
-		}})
-		assert.Equal(t, 200, server.get(f).Status)
-		assert.Equal(t, []int{1, 1}, []int{*l.takes, *l.releases})
-		assert.EqualValues(t, 10, redistest.Result(t, l.Take, 1).Remaining+1)
-	})
-}
-
 // slowLogin is the context value of a request that succeeds late, as a time.Time.
 type slowLogin struct{}
 

@@ -316,7 +316,7 @@ func (v *version) appendLimiters(all []call, r *compiledRule, c call, l *limiter
 		return all
 	}
 	if c.settings = l.settings; l.ban {
-		c.limiter, c.description, c.ban, c.cost, c.err = noLimiter(r.prefix), l.description, true, 1, nil
+		c.limiter, c.description, c.ban, c.cost, c.err = noLimiter{name: r.prefix}, l.description, true, 1, nil
 		return append([]call{c}, all...) // before any permits are taken
 	}
 	if c.err != nil {
@@ -343,14 +343,17 @@ func (c *call) isOf(r *rule, key string) bool {
 	return len(c.rules) > 0 && c.rules[0] == r.name && c.key == key && c.err == nil
 }
 
-// noLimiter is the limiter of a ban, which is not called. It is a name.
-type noLimiter string
+// noLimiter is the limiter of a ban, which is not called. It has only a name.
+type noLimiter struct {
+	inside.Sealed
+	name string
+}
 
 func (noLimiter) Take(context.Context, int64) (rratelimiter.Decision, error) {
 	return rratelimiter.Decision{}, nil
 }
 
-func (l noLimiter) Name() string { return string(l) }
+func (l noLimiter) Name() string { return l.name }
 
 // joinAdjacent joins adjacent calls where one can decide both.
 func (v *version) joinAdjacent(all []call) []call {
@@ -393,6 +396,6 @@ func (c *call) join(other *call, cluster bool) bool {
 
 // cluster reports whether Redis is a Redis Cluster.
 func (v *version) cluster() bool {
-	c, err := v.client.Inside(inside.Key{})
-	return err == nil && c.Engine.Cluster()
+	c, ok := inside.Of[inside.Client](v.client)
+	return ok && c.Engine.Cluster()
 }

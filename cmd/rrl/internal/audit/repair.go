@@ -84,7 +84,8 @@ func (f *Finding) count(ctx context.Context, r *inspect.Reader, pages int) (done
 	if client := f.repair.subject.Redisson[0].Pairs[0].Client; client != "" {
 		options = append(options, rratelimiter.WithClientID(uuid.MustParse(client))) // as package names parsed it
 	}
-	limiter, err := rratelimiter.New(r.Redis.Client, options...).Limiter(string(f.Limiter)).Inside(inside.Key{}).Open()
+	opened, _ := inside.Of[inside.Redisson](rratelimiter.New(r.Redis.Client, options...).Limiter(string(f.Limiter)))
+	limiter, err := opened.Open()
 	if err == nil {
 		err = limiter.Recount(ctx)
 	}
