@@ -45,7 +45,7 @@ var ErrNotSent = errors.New("grpclimit: the call was not sent")
 // It panics if choose is nil.
 func UnaryClientInterceptor(choose func(context.Context, Call) (Limiter, error),
 	opts ...Option) grpc.UnaryClientInterceptor {
-	g := newGate("UnaryClientInterceptor", choose, opts, true)
+	g := newClient("UnaryClientInterceptor", choose, opts)
 	return func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker,
 		opts ...grpc.CallOption) error {
 		c := outgoing(ctx, method, req, cc)
@@ -70,7 +70,7 @@ func UnaryClientInterceptor(choose func(context.Context, Call) (Limiter, error),
 // [UnaryClientInterceptor].
 func StreamClientInterceptor(choose func(context.Context, Call) (Limiter, error),
 	opts ...Option) grpc.StreamClientInterceptor {
-	g := newGate("StreamClientInterceptor", choose, opts, true)
+	g := newClient("StreamClientInterceptor", choose, opts)
 	return func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer,
 		opts ...grpc.CallOption) (grpc.ClientStream, error) {
 		c := outgoing(ctx, method, nil, cc)
@@ -98,10 +98,22 @@ func StreamClientInterceptor(choose func(context.Context, Call) (Limiter, error)
 	}
 }
 
+// client is what the interceptors of a client have in common.
+type client struct {
+	*gate.Outgoing[call]
+	pauseOn []func(*status.Status) (time.Duration, bool)
+}
+
+func newClient(name string, choose func(context.Context, Call) (Limiter, error), opts []Option) *client {
+	at := "grpclimit: " + name
+	s := newSettings(at, choose, opts)
+	return &client{gate.NewOutgoing(at, s.Options), s.pauseOn}
+}
+
 // clientStream is a stream of a client whose status may pause its limiter. Header returns no status.
 type clientStream struct {
 	grpc.ClientStream
-	gate    *interceptor
+	gate    *client
 	visit   *visit // nil if nothing limits the stream
 	follows sync.Once
 }
@@ -126,7 +138,7 @@ func (s *clientStream) RecvMsg(m any) error {
 func FollowQuota(kinds ...string) Option { return common(gate.FollowQuota(kinds)) }
 
 // follow drains the limiter of a call to what metadata says is left of the quota.
-func (g *interceptor) follow(v *visit, all ...metadata.MD) {
+func (g *client) follow(v *visit, all ...metadata.MD) {
 	if !g.Follows {
 		return
 	}
@@ -146,7 +158,7 @@ func outgoing(ctx context.Context, method string, message any, cc *grpc.ClientCo
 }
 
 // acquire waits until a call may be sent. It returns nil if nothing limits the call.
-func (g *interceptor) acquire(c call) (*visit, error) {
+func (g *client) acquire(c call) (*visit, error) {
 	v := g.Admit(c)
 	if v != nil && !v.Passes() {
 		return nil, &notSent{v.NotSent(ErrNotSent), status.FromProto(newStatus(v, v.RetryAfter()))}
@@ -196,7 +208,7 @@ func RetryInfo(of ...codes.Code) func(*status.Status) (time.Duration, bool) {
 }
 
 // pauseFor pauses the limiter of a call if the status of the server asks for it.
-func (g *interceptor) pauseFor(v *visit, err error) {
+func (g *client) pauseFor(v *visit, err error) {
 	if err == nil || v == nil || v.Ask.Limiter == nil || errors.Is(err, ErrNotSent) {
 		return
 	}

@@ -28,6 +28,16 @@ type settings struct {
 	gate.Options[call]
 }
 
+func newSettings(at string, choose func(context.Context, Call) (Limiter, error), opts []Option) *settings {
+	if choose == nil {
+		panic(at + ": choose is nil: pass All, Each or a function that returns a Limiter")
+	}
+	s := &settings{pauseOn: []func(*status.Status) (time.Duration, bool){RetryInfo()}}
+	s.Settings, s.Chooser = gate.NewSettings(), gate.Func[call](together(choose))
+	gate.Apply(&s.Options, opts, func(o Option) { o.apply(s) })
+	return s
+}
+
 // Cost sets the cost of a call, 1 by default. A call of cost 0 passes without a call to
 // Redis. A cost below 0 is [limit.ErrInvalidRequest]. A cost above the largest possible grant is always
 // denied, without a RetryInfo.

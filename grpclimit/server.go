@@ -2,10 +2,8 @@ package grpclimit
 
 import (
 	"context"
-	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/status"
 
 	"github.com/rratelimiter/rratelimiter/internal/gate"
 	"github.com/rratelimiter/rratelimiter/internal/httptarget"
@@ -24,10 +22,10 @@ import (
 // Each interceptor tracks on its own whether Redis is up. It panics if choose is nil.
 func UnaryServerInterceptor(choose func(context.Context, Call) (Limiter, error),
 	opts ...Option) grpc.UnaryServerInterceptor {
-	g := newGate("UnaryServerInterceptor", choose, opts, false)
+	g := newServer("UnaryServerInterceptor", choose, opts)
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 		c := call{In: ctx, Call: Call{Method: info.FullMethod, Message: req}}
-		v, r := g.admit(c)
+		v, r := admit(g, c)
 		if r != nil {
 			_ = grpc.SetTrailer(ctx, r.trailer) // it fails if the server is not grpc's, and has no trailers
 			return nil, r.err
@@ -47,10 +45,10 @@ func UnaryServerInterceptor(choose func(context.Context, Call) (Limiter, error),
 // [UnaryServerInterceptor]. A handler can limit the messages of a stream by a limiter of its own.
 func StreamServerInterceptor(choose func(context.Context, Call) (Limiter, error),
 	opts ...Option) grpc.StreamServerInterceptor {
-	g := newGate("StreamServerInterceptor", choose, opts, false)
+	g := newServer("StreamServerInterceptor", choose, opts)
 	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 		c := call{In: ss.Context(), Call: Call{Method: info.FullMethod}}
-		v, r := g.admit(c)
+		v, r := admit(g, c)
 		if r != nil {
 			ss.SetTrailer(r.trailer)
 			return r.err
@@ -81,30 +79,18 @@ type (
 	visit = gate.Visit[call]
 )
 
-// interceptor is the common part of all four interceptors.
-type interceptor struct {
-	*gate.Gate[call]
-	pauseOn []func(*status.Status) (time.Duration, bool)
-}
-
-func newGate(name string, choose func(context.Context, Call) (Limiter, error), opts []Option,
-	client bool) *interceptor {
+func newServer(name string, choose func(context.Context, Call) (Limiter, error), opts []Option) *gate.Gate[call] {
 	at := "grpclimit: " + name
-	if choose == nil {
-		panic(at + ": choose is nil: pass All, Each or a function that returns a Limiter")
-	}
-	s := &settings{pauseOn: []func(*status.Status) (time.Duration, bool){RetryInfo()}}
-	s.Settings, s.Chooser = gate.NewSettings(), gate.Func[call](together(choose))
-	gate.Apply(&s.Options, opts, func(o Option) { o.apply(s) })
-	if skip := s.Skip; !client && !s.LimitsHealth {
+	s := newSettings(at, choose, opts)
+	if skip := s.Skip; !s.LimitsHealth {
 		s.Skip = func(c call) bool { return httptarget.Exempt(c.Call.Method) || skip != nil && skip(c) }
 	}
-	return &interceptor{gate.NewGate(at, s.Options, client), s.pauseOn}
+	return gate.NewGate(at, s.Options)
 }
 
 // admit decides a call to a server. It returns the visit of a call that proceeds, nil if nothing
 // limits the call, or the refusal.
-func (g *interceptor) admit(c call) (*visit, *refusal) {
+func admit(g *gate.Gate[call], c call) (*visit, *refusal) {
 	v := g.Admit(c)
 	if v == nil || v.Passes() {
 		return v, nil

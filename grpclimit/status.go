@@ -104,7 +104,7 @@ func newRefusal(v *visit) *refusal {
 
 func quotaFailure(v *visit) []*anypb.Any {
 	f := new(errdetails.QuotaFailure)
-	for _, i := range v.Denying() {
+	for _, i := range v.Description.Denying(&v.Outcome) {
 		t := v.Description.Term(i)
 		quota := v.Decision.Limit
 		if i < len(v.Each) {

@@ -47,7 +47,7 @@ func Middleware(choose func(*http.Request) (Limiter, error), opts ...Option) fun
 		panic("httplimit: Middleware: choose is nil: pass All, Each or a function that returns a Limiter")
 	}
 	s := newSettings(choose, opts)
-	g := gate.NewGate("httplimit: Middleware", s.Options, false)
+	g := gate.NewGate("httplimit: Middleware", s.Options)
 	return func(next http.Handler) http.Handler {
 		return &middleware{s, g, next}
 	}

@@ -45,12 +45,12 @@ func Transport(base http.RoundTripper, choose func(*http.Request) (Limiter, erro
 		base = http.DefaultTransport
 	}
 	s := newSettings(choose, opts)
-	return &transport{s, gate.NewGate("httplimit: Transport", s.Options, true), base}
+	return &transport{s, gate.NewOutgoing("httplimit: Transport", s.Options), base}
 }
 
 type transport struct {
 	*settings
-	gate *gate.Gate[*http.Request]
+	gate *gate.Outgoing[*http.Request]
 	base http.RoundTripper
 }
 

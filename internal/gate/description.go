@@ -126,40 +126,43 @@ func descriptionOf(l outage.Limiter) *Description {
 var noDescription = Describe()
 
 // Denying returns the indexes of the policies that denied a request.
-func (v *Visit[R]) Denying() []int {
+func (d *Description) Denying(o *limit.Outcome) []int {
 	var denying []int
 	switch {
-	case v.Result != limit.Rejected:
+	case o.Result != limit.Rejected:
 		return nil
-	case len(v.Each) > 0:
-		for i, decision := range v.Each {
+	case len(o.Each) > 0:
+		for i, decision := range o.Each {
 			if !decision.Allowed {
 				denying = append(denying, i)
 			}
 		}
-	case errors.Is(v.Outcome.Err, rratelimiter.ErrPermitsExceedRate):
-		for i, t := range v.Description.terms {
-			if t.Quota > 0 && t.Quota < v.Cost {
+	case errors.Is(o.Err, rratelimiter.ErrPermitsExceedRate):
+		for i, t := range d.terms {
+			if t.Quota > 0 && t.Quota < o.Cost {
 				denying = append(denying, i)
 			}
 		}
 	}
 	if denying == nil {
-		return []int{v.Description.Single(v.Decision)}
+		return []int{d.Single(o.Decision)}
 	}
 	return denying
 }
 
-// Until returns a time during which at most one.Remaining permits are free, since the next permit returns
-// later. It returns 0 if that time is unknown. one is the decision of policy i.
-func (v *Visit[R]) Until(i int, one rratelimiter.Decision) time.Duration {
-	cost, kind := v.Cost, policy.Description{} // of an unknown policy
-	if len(v.Description.Policies) == max(1, len(v.Each)) {
-		if kind = v.Description.kinds[i]; v.Local && kind.Refill != policy.Held {
-			next, _ := outage.NextPermit(kind, float64(v.Ask.Mode), one)
+// Until returns a time during which at most Remaining permits are free by the decision of policy i, since the next
+// permit returns later. It returns 0 if that time is unknown. share is that of the limit which decided, 0 for all of it.
+func (d *Description) Until(o *limit.Outcome, share float64, i int) time.Duration {
+	one, cost, kind := o.Decision, o.Cost, policy.Description{} // of an unknown policy
+	if len(o.Each) > 0 {
+		one = o.Each[i]
+	}
+	if len(d.Policies) == max(1, len(o.Each)) {
+		if kind = d.kinds[i]; share > 0 && kind.Refill != policy.Held {
+			next, _ := outage.NextPermit(kind, share, one)
 			return next
 		}
-		if one.Allowed && !v.Decision.Allowed { // another policy denied, and the request took nothing
+		if one.Allowed && !o.Decision.Allowed { // another policy denied, and the request took nothing
 			cost = 0
 		}
 	}

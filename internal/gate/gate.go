@@ -1,22 +1,23 @@
 // Package gate decides the requests of a protocol, for the middleware of HTTP and gRPC and the rules. A [Visit] is
 // one request, from the choice of its limiter to the settlement of its cost. Package outage asks the limiters.
 //
-//	gate.go         what decides the requests of one middleware
-//	visit.go        one request
-//	choose.go       the ready-made choosers
+//	gate.go         a request, what decides all requests of one middleware, and the ready-made choosers
+//	outgoing.go     requests of a client, which follows what servers answer
 //	joint.go        limiters that one call of Redis decides
 //	description.go  policies, as clients see them
 //	settings.go     the options that HTTP and gRPC have in common
-//	pause.go        pauses that a server asks of a client
-//	quota.go        the count of a provider, which a client follows
 package gate
 
 import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"sync/atomic"
 	"time"
 
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/identity"
 	"github.com/rratelimiter/rratelimiter/internal/outage"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
@@ -63,21 +64,16 @@ type Gate[R Request[R]] struct {
 	Options[R]
 	guard      *outage.Guard
 	caller     string // begins the text of a panic
-	outgoing   bool
 	maxWaiting int    // without one in the settings
-	pauses     Pauses // of outgoing calls
-	quotas     quotas // of their providers
+
+	// paused returns how long a pause of outgoing requests still lasts, by the name of their limiter. It is nil for a
+	// server.
+	paused func(name string, redis bool) time.Duration
 }
 
-// NewGate returns the gate of a server, or of the outgoing requests of a client.
-func NewGate[R Request[R]](caller string, o Options[R], outgoing bool) *Gate[R] {
-	g := &Gate[R]{Options: o, guard: o.OpenGuard(), caller: caller, outgoing: outgoing}
-	if outgoing {
-		g.Wait = cmp.Or(o.Wait, outage.Forever)
-	} else {
-		g.maxWaiting = defaultMaxWaiting
-	}
-	return g
+// NewGate returns the gate of a server.
+func NewGate[R Request[R]](caller string, o Options[R]) *Gate[R] {
+	return &Gate[R]{Options: o, guard: o.OpenGuard(), caller: caller, maxWaiting: defaultMaxWaiting}
 }
 
 // Admit decides a request by what is chosen for it, one after another until one denies, and reports each decision. It
@@ -125,9 +121,9 @@ func (g *Gate[R]) decide(v *Visit[R]) bool {
 	}
 	ask.Each, ask.Mode, ask.MaxWaiting = g.Follows, s.Mode, cmp.Or(s.MaxWaiting, g.maxWaiting)
 	if !s.Shadow {
-		if ask.Wait = s.Wait; g.outgoing && ask.Limiter != nil {
+		if ask.Wait = s.Wait; g.paused != nil && err == nil {
 			name := ask.Limiter.Name()
-			ask.Paused = func(redis bool) time.Duration { return g.pauses.left(name, redis) }
+			ask.Paused = func(redis bool) time.Duration { return g.paused(name, redis) }
 		}
 	}
 	switch begin := time.Now(); {
@@ -141,7 +137,7 @@ func (g *Gate[R]) decide(v *Visit[R]) bool {
 		}
 		ask.Policies = v.Description.Policies
 		v.Answer = g.guard.Ask(v.Context, *ask)
-		if ask.Wait > 0 && !g.outgoing {
+		if ask.Wait > 0 && g.paused == nil {
 			v.overLimit(begin)
 		}
 	}
@@ -150,7 +146,7 @@ func (g *Gate[R]) decide(v *Visit[R]) bool {
 
 // withoutLimiter decides a request that has no limiter or no valid cost.
 func (g *Gate[R]) withoutLimiter(s *Settings, err error) outage.Answer {
-	if !g.outgoing && !s.InvalidFails && errors.Is(err, limit.ErrInvalidRequest) {
+	if g.paused == nil && !s.InvalidFails && errors.Is(err, limit.ErrInvalidRequest) {
 		return outage.Answered(limit.Invalid, err) // in every mode: a client gains nothing by leaving something out
 	}
 	return outage.ByMode(s.Mode, err)
@@ -158,13 +154,18 @@ func (g *Gate[R]) withoutLimiter(s *Settings, err error) outage.Answer {
 
 // report completes the outcome of a visit, and reports it.
 func (g *Gate[R]) report(v *Visit[R]) {
-	v.keep()
+	if h := v.Receipt.Hold; h != nil && !v.Settings.Keeps {
+		h.Keep(func(err error) {
+			defer func() { _ = recover() }() // of the callback
+			g.reportUnsettled(v.Request, err)
+		})
+	}
 	v.Shadow, v.Cost, v.At = v.Settings.Shadow, v.Ask.Permits, time.Now()
 	if v.Ask.Limiter != nil {
 		v.Limiter = v.Ask.Limiter.Name()
 	}
 	if v.Result == limit.Rejected {
-		for _, i := range v.Denying() {
+		for _, i := range v.Description.Denying(&v.Outcome) {
 			v.Violated = append(v.Violated, v.Description.Term(i).Name)
 		}
 	}
@@ -179,27 +180,280 @@ func (g *Gate[R]) reportUnsettled(r R, err error) {
 	}
 }
 
-// Spread adds a random part to the times after which clients retry, so that clients that were
-// refused at the same time do not return at the same time.
-type Spread struct {
-	Most   time.Duration       // 0 for none
-	Random func(n int64) int64 // returns a number from 0 to n-1
+// Visit is a request from the choice of its limiter to its end. A chooser sets the first fields, and Admit the others.
+// A Visit is the context of the handler that gets the request, or of a refusal. R is a request of its protocol: a gRPC
+// server may be a handler of HTTP.
+type Visit[R Request[R]] struct {
+	Settings    *Settings      // nil for those of the gate
+	Ask         outage.Request // a chooser sets the Limiter, and the Permits if Cost has no effect
+	Description *Description   // of the policies of the limiter; nil if there is none
+	Banned      bool           // denied without a call of the limiter
+
+	outage.Answer // a chooser sets Err if there is no limiter
+
+	context.Context           // of the request
+	Request         R         // in this context
+	At              time.Time // of the answer
+	Before          *Visit[R] // by which the request was decided and admitted before; or nil
+
+	gate      *Gate[R]
+	finalCost atomic.Int64 // the final cost, or one of the two constants below 0
 }
 
-// Add returns a random time of at least after, and less than Most above it. A time of 0, which
-// means that no retry helps, stays 0.
-func (s Spread) Add(after time.Duration) time.Duration {
-	if s.Most <= 0 || after <= 0 {
-		return after
+const (
+	unsettled       = -1
+	handlerReturned = -2 // the handler has returned
+)
+
+type visitKey[R any] struct{}
+
+type fileVisitKey struct{}
+
+// Value returns the visit itself for its keys.
+func (v *Visit[R]) Value(key any) any {
+	switch key {
+	case visitKey[R]{}:
+		return v
+	case fileVisitKey{}:
+		if _, own := v.gate.Chooser.(Func[R]); !own {
+			return v
+		}
 	}
-	return max(after, after+time.Duration(s.Random(int64(s.Most)))) // the sum may overflow
+	return v.Context.Value(key)
 }
 
-// RoundUp returns d in whole units, rounded up.
-func RoundUp(d, unit time.Duration) int64 {
-	n := int64(d / unit)
-	if d%unit > 0 {
-		n++
+// OutcomeOf returns the Outcome of the innermost visit of a context, false for none.
+func OutcomeOf[R Request[R]](ctx context.Context) (limit.Outcome, bool) {
+	v, ok := ctx.Value(visitKey[R]{}).(*Visit[R])
+	if !ok {
+		return limit.Outcome{}, false
 	}
-	return n
+	return v.Outcome, true
+}
+
+// overLimit makes a denial of a request that was over its limit at first, and whose context ended while it
+// waited, unless its client has gone.
+func (v *Visit[R]) overLimit(begin time.Time) {
+	if v.Result != limit.Canceled || v.Decision.RetryAfter <= 0 || errors.Is(v.Err(), context.Canceled) {
+		return
+	}
+	v.Result = limit.Rejected
+	v.Decision.RetryAfter = max(1, v.Decision.RetryAfter-time.Since(begin))
+}
+
+// SettleIn sets the final cost of the innermost visit of a context. It does nothing for a request that
+// has taken no permits. Errors begin with the name of the package.
+func SettleIn[R Request[R]](ctx context.Context, pkg string, cost int64) error {
+	return settle(ctx.Value(visitKey[R]{}), pkg, cost)
+}
+
+// SettleByFile is SettleIn for the innermost visit that the rules of a file have decided.
+func SettleByFile(ctx context.Context, pkg string, cost int64) error {
+	return settle(ctx.Value(fileVisitKey{}), pkg, cost)
+}
+
+func settle(visit any, pkg string, cost int64) error {
+	var err error
+	if cost < 0 {
+		err = fmt.Errorf("%w: a cost of %d to settle, want 0 or more", rratelimiter.ErrInvalidPermits, cost)
+	} else if v, ok := visit.(interface{ settle(cost int64) error }); ok {
+		err = v.settle(cost)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", pkg, err)
+	}
+	return nil
+}
+
+// settle sets the final cost of a visit and of those before it.
+func (v *Visit[R]) settle(cost int64) (err error) {
+	if !v.Passes() {
+		return nil
+	}
+	for ; v != nil; v = v.Before {
+		if failed := v.setCost(cost); failed != nil {
+			err = errors.Join(failed, err)
+		}
+	}
+	return err
+}
+
+// maxPermits bounds what one settlement charges.
+const maxPermits = 1 << 53
+
+// setCost stores the final cost. After the handler, end settles it by Guard.Settle.
+func (v *Visit[R]) setCost(cost int64) error {
+	if v.Result != limit.Acquired {
+		return nil
+	}
+	taken := v.Ask.Permits
+	if cost-taken > maxPermits {
+		return fmt.Errorf("%w: a cost of %d to settle: at most 2^53 more permits can be charged",
+			rratelimiter.ErrInvalidPermits, cost)
+	}
+	if !v.canSettle(cost) {
+		return fmt.Errorf("a limiter of type %T has taken %d permits and cannot settle for %d: %w", v.Ask.Limiter,
+			taken, cost, errors.ErrUnsupported)
+	}
+	for {
+		before := v.finalCost.Load()
+		if before == handlerReturned {
+			return errors.New("a final cost was set by Settle after the handler has returned")
+		}
+		if v.finalCost.CompareAndSwap(before, cost) {
+			return nil
+		}
+	}
+}
+
+// canSettle reports whether the cost of a granted request can be changed to a final one.
+func (v *Visit[R]) canSettle(cost int64) bool {
+	switch taken := v.Ask.Permits; {
+	case cost == taken || v.Local:
+		return true
+	case cost > taken:
+		return outage.CanCharge(v.Ask.Limiter)
+	}
+	return v.Receipt.Refund != nil
+}
+
+// End settles the final cost of a request after its handler has returned, and returns what it has held.
+// status is that of the response, 0 if it is unknown. If the request was refused, the visits before it are
+// refunded.
+//
+// A client that has its response may send the next request at once. So if the grant left no place free, End waits
+// until its place is returned, for at most a deadline.
+func (v *Visit[R]) End(status int) {
+	defer v.waitForPlaces()
+	v.end(status, !v.Passes())
+}
+
+// end ends a visit and those before it, also if a callback panics. With free, the request costs nothing.
+func (v *Visit[R]) end(status int, free bool) {
+	if v.Before != nil {
+		defer v.Before.end(status, free)
+	}
+	s, cost := v.Settings, v.finalCost.Swap(handlerReturned)
+	if h := v.Receipt.Hold; h != nil && (!s.Keeps || free || cost >= 0) {
+		h.Return()
+	}
+	if free || cost == unsettled && !s.Keeps && status > 0 && s.Refunds != nil && s.Refunds(status) {
+		cost = 0
+	}
+	if cost >= 0 {
+		v.gate.reportUnsettled(v.Request, v.gate.guard.Settle(v.Context, v.Ask, v.Answer, cost))
+	}
+}
+
+// waitForPlaces waits until the places are returned whose grants have left none free.
+func (v *Visit[R]) waitForPlaces() {
+	var ctx context.Context
+	for g := v.gate; v != nil; v = v.Before {
+		h := v.Receipt.Hold
+		if h == nil || !h.Full || v.Settings.Keeps || g.guard.Down(v.Ask.Limiter) {
+			continue
+		}
+		if ctx == nil {
+			limited, stop := context.WithTimeout(context.WithoutCancel(v.Context), g.guard.Deadline())
+			defer stop()
+			ctx = limited
+		}
+		_ = h.Wait(ctx) // the Client repeats the return if it has failed
+	}
+}
+
+// Func is a Chooser by a function, which returns the limiter of a request.
+type Func[R Request[R]] func(R) (outage.Limiter, error)
+
+// Choose returns the visit of a request, none if the function returns no limiter.
+func (choose Func[R]) Choose(r R) (R, []Visit[R]) {
+	limiter, err := choose(r)
+	l, described := limiter.(describedLimiter)
+	if err == nil && !described && outage.IsNil(limiter) {
+		return r, nil
+	}
+	one := make([]Visit[R], 1)
+	switch v := &one[0]; {
+	case err != nil:
+		v.Outcome.Err = err
+	case described:
+		v.Ask.Limiter, v.Description = l.Limiter, l.description
+	default:
+		v.Ask.Limiter, v.Description = limiter, descriptionOf(limiter)
+	}
+	return r, one
+}
+
+// All returns a chooser of one limiter, with the description of its policies, or of none for a nil limiter. It panics
+// if every call would fail. The text begins with the call.
+func All[R any](call string, l outage.Limiter) func(R) (outage.Limiter, error) {
+	if outage.IsNil(l) {
+		return func(R) (outage.Limiter, error) { return nil, nil }
+	}
+	MustCheck(call, l)
+	d := *descriptionOf(l)
+	d.unknownPolicies = outage.IsOurs(l) && !outage.HasShare(l)
+	l = describedLimiter{l, &d}
+	return func(R) (outage.Limiter, error) { return l, nil }
+}
+
+// Each returns a chooser of the limiter of a key, with a description of the policies that all keys share. It panics
+// if every call would fail, and sends nothing to Redis. An empty key is an error, so that requests never share a
+// limiter by accident. Texts begin with the call.
+func Each[R any, K ~func(R) (string, error)](call string, client *rratelimiter.Client, name string, key K,
+	policies []limit.Policy) func(R) (outage.Limiter, error) {
+	d := Describe(policies...)
+	limiters := limit.NewKeyed(client, name, d.Policies...)
+	return each(call, key, outage.CheckLimiter(limiters.Limiter("key")), func(key string) (outage.Limiter, error) {
+		return describedLimiter{limiters.Limiter(identity.Key(key)), d}, nil
+	})
+}
+
+// EachRedisson is Each for limiters in Redisson's layout, whose names are the prefix and the key. A rate without a
+// KeepAlive is invalid, since Redis would keep every key for ever.
+func EachRedisson[R any, K ~func(R) (string, error)](call string, client *rratelimiter.Client, prefix string, key K,
+	rate rratelimiter.Rate) func(R) (outage.Limiter, error) {
+	initial := rratelimiter.InitialRate(rate)
+	var err error
+	switch {
+	case client == nil:
+		err = rratelimiter.ErrNoClient
+	case prefix == "":
+		err = fmt.Errorf("%w: the prefix is empty", rratelimiter.ErrInvalidName)
+	case rate.KeepAlive == 0:
+		err = fmt.Errorf("%w: without a KeepAlive, the limiters of all keys stay for ever", rratelimiter.ErrInvalidRate)
+	default:
+		err = outage.CheckLimiter(client.Limiter(prefix+"key", initial))
+	}
+	return each(call, key, err, func(key string) (outage.Limiter, error) {
+		if len(key) > longestRedissonKey {
+			return nil, identity.Invalidf("%s: the key has %d bytes, want at most %d", call, len(key), longestRedissonKey)
+		}
+		return client.Limiter(prefix+key, initial), nil
+	})
+}
+
+// longestRedissonKey is the largest number of bytes of a key in Redisson's layout, which has no hash in place
+// of a long key. A client may send a key of a MB, which Redis would keep.
+const longestRedissonKey = 8 << 10
+
+// each returns a chooser that opens the limiter of a key. It panics with invalid, an error of all of them.
+func each[R any, K ~func(R) (string, error)](call string, key K, invalid error,
+	open func(key string) (outage.Limiter, error)) func(R) (outage.Limiter, error) {
+	if invalid == nil && key == nil {
+		invalid = errors.New("the Key is nil: pass ByIP or a function")
+	}
+	if invalid != nil {
+		panic(fmt.Sprintf("%s: %v", call, invalid))
+	}
+	return func(r R) (outage.Limiter, error) {
+		text, err := key(r)
+		if err == nil && text == "" {
+			err = fmt.Errorf("%s: the key is empty", call)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return open(text)
+	}
 }

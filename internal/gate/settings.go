@@ -99,6 +99,11 @@ func SpreadBy(pkg string, d time.Duration) Setting {
 	return func(s *Settings) { s.Spread.Most = d }
 }
 
+// FollowQuota is the option to follow the counts of providers, of some kinds.
+func FollowQuota(kinds []string) Setting {
+	return func(s *Settings) { s.Follows, s.Kinds = true, kinds }
+}
+
 // OnFailure is the option of the mode.
 func OnFailure(pkg string, mode limit.FailureMode) Setting {
 	if mode != limit.Open && !(mode >= 0 && mode <= 1) { // it may be no number
@@ -130,4 +135,29 @@ func MustShare(call string, mode limit.FailureMode, l outage.Limiter) {
 	if mode > 0 && !outage.IsNil(l) && !outage.HasShare(l) {
 		panic(fmt.Sprintf("%s: the policies of limiter %q are unknown: pass InitialRate to it, for Local", call, l.Name()))
 	}
+}
+
+// Spread adds a random part to the times after which clients retry, so that clients that were
+// refused at the same time do not return at the same time.
+type Spread struct {
+	Most   time.Duration       // 0 for none
+	Random func(n int64) int64 // returns a number from 0 to n-1
+}
+
+// Add returns a random time of at least after, and less than Most above it. A time of 0, which
+// means that no retry helps, stays 0.
+func (s Spread) Add(after time.Duration) time.Duration {
+	if s.Most <= 0 || after <= 0 {
+		return after
+	}
+	return max(after, after+time.Duration(s.Random(int64(s.Most)))) // the sum may overflow
+}
+
+// RoundUp returns d in whole units, rounded up.
+func RoundUp(d, unit time.Duration) int64 {
+	n := int64(d / unit)
+	if d%unit > 0 {
+		n++
+	}
+	return n
 }

@@ -22,19 +22,19 @@ const deadline = 100 * time.Millisecond
 // Past pauses are deleted. No pause becomes shorter.
 func TestPauses_ManyNames_AreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var p Pauses
-		p.Add("", time.Second)
+		var p pauses
+		p.add("", time.Second)
 		assert.Empty(t, p.byName)
 		for i := range maxPauses + 1 {
-			p.Add(fmt.Sprint(i), time.Second)
+			p.add(fmt.Sprint(i), time.Second)
 		}
 		assert.Len(t, p.byName, maxPauses)
 		assert.Zero(t, p.left(fmt.Sprint(maxPauses), true))
-		p.Add("0", 2*time.Second)
-		p.Add("0", time.Second)
+		p.add("0", 2*time.Second)
+		p.add("0", time.Second)
 		assert.Equal(t, 2*time.Second, p.left("0", true))
 		time.Sleep(2 * time.Second)
-		p.Add("another", time.Minute)
+		p.add("another", time.Minute)
 		assert.Equal(t, time.Minute, p.left("another", true), "past pauses make room")
 		assert.Len(t, p.byName, 1)
 		time.Sleep(time.Minute)
@@ -44,10 +44,10 @@ func TestPauses_ManyNames_AreBounded(t *testing.T) {
 }
 
 // outgoing returns the gate of a client whose requests a limiter limits.
-func outgoing(l outage.Limiter) *Gate[Call[int]] {
+func outgoing(l outage.Limiter) *Outgoing[Call[int]] {
 	o := Options[Call[int]]{Settings: NewSettings(), Chooser: Func[Call[int]](All[Call[int]]("test", l))}
 	o.Mode, o.Deadline = limit.Open, deadline
-	return NewGate("", o, true)
+	return NewOutgoing("", o)
 }
 
 // hangs is a limiter whose calls last until their deadline.
@@ -63,7 +63,7 @@ func (hangs) Take(ctx context.Context, _ int64) (d rratelimiter.Decision, err er
 func TestPauses_BeginInAnOutage_Hold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, begin := outgoing(hangs{}), time.Now()
-		time.AfterFunc(deadline/2, func() { g.pauses.Add("hangs", time.Second) })
+		time.AfterFunc(deadline/2, func() { g.pauses.add("hangs", time.Second) })
 		assert.Equal(t, limit.FailedOpen, g.Admit(Call[int]{In: t.Context()}).Result)
 		assert.GreaterOrEqual(t, time.Since(begin), deadline/2+time.Second)
 		time.Sleep(2 * time.Minute) // the prober ends

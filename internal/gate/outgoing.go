@@ -1,0 +1,328 @@
+package gate
+
+// The outgoing requests of a client, which follows what servers answer: pauses that they ask for, and their own counts.
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"net/http"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/outage"
+	"github.com/rratelimiter/rratelimiter/internal/policy"
+	"github.com/rratelimiter/rratelimiter/limit"
+)
+
+// Outgoing is the gate of the outgoing requests of a client.
+type Outgoing[R Request[R]] struct {
+	*Gate[R]
+	pauses pauses
+	quotas quotas
+}
+
+// NewOutgoing returns the gate of a client.
+func NewOutgoing[R Request[R]](caller string, o Options[R]) *Outgoing[R] {
+	g := &Outgoing[R]{Gate: NewGate(caller, o)}
+	g.Wait, g.maxWaiting, g.paused = cmp.Or(o.Wait, outage.Forever), 0, g.pauses.left
+	return g
+}
+
+// NotSent returns the error of an outgoing request that was refused. It wraps the error of the
+// middleware, and the reason if there is one.
+func (v *Visit[R]) NotSent(err error) error {
+	after := v.Decision.RetryAfter
+	// Whole seconds, so that equal errors have equal texts.
+	seconds := time.Duration(RoundUp(after, time.Second)) * time.Second
+	switch {
+	case v.Outcome.Err != nil:
+		return fmt.Errorf("%w: %w", err, v.Outcome.Err)
+	case after > 0 && v.Decision.Limit == 0:
+		return fmt.Errorf("%w: limiter %q: paused for %v", err, v.Limiter, seconds)
+	case after > 0:
+		return fmt.Errorf("%w: limiter %q: not enough permits (%d) in time, but in %v", err, v.Limiter, v.Cost, seconds)
+	}
+	return fmt.Errorf("%w: limiter %q: not enough permits (%d) in time", err, v.Limiter, v.Cost)
+}
+
+// Return begins to return what a request has held, if it was limited. It does so once.
+func (v *Visit[R]) Return() {
+	if v != nil {
+		v.Receipt.Hold.Return()
+	}
+}
+
+// sweepEvery is the time between sweeps of pauses that have ended.
+const sweepEvery = time.Second
+
+const maxPauses = 1 << 16
+
+// longestPause is the longest pause of a limiter without a limit.Pause, even if a server asks for
+// more.
+const longestPause = time.Minute
+
+// pauses are the pauses that servers have asked of outgoing calls. No call with a limiter of a
+// paused name is sent before the pause ends. The zero value has none.
+type pauses struct {
+	mu        sync.Mutex
+	byName    map[string]pause
+	nextSweep time.Time // the time of the next sweep
+}
+
+// pause is a pause of a name.
+type pause struct {
+	until time.Time
+	// inRedis is set once Redis has the pause. From then on Redis decides, and the pause can be ended
+	// there. While Redis is down, the pause holds.
+	inRedis bool
+}
+
+// add pauses a name, or extends its pause, and returns the end. A limiter without a name cannot be
+// paused.
+func (p *pauses) add(name string, d time.Duration) (until time.Time) {
+	now := time.Now()
+	until = now.Add(d)
+	if name == "" {
+		return until
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if now.After(p.nextSweep) {
+		p.nextSweep = now.Add(sweepEvery)
+		for name, one := range p.byName {
+			if !one.until.After(now) {
+				delete(p.byName, name)
+			}
+		}
+	}
+	before, ok := p.byName[name]
+	if !ok && len(p.byName) >= maxPauses || until.Before(before.until) {
+		return until
+	}
+	if p.byName == nil {
+		p.byName = make(map[string]pause)
+	}
+	p.byName[name] = pause{until: until}
+	return until
+}
+
+// markInRedis marks the pause of a name as one of Redis, unless it was extended since.
+func (p *pauses) markInRedis(name string, until time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if one, ok := p.byName[name]; ok && one.until.Equal(until) {
+		p.byName[name] = pause{until, true}
+	}
+}
+
+// left returns the rest of a name's pause. A pause that Redis has counts only without redis, which denies
+// it by itself.
+func (p *pauses) left(name string, redis bool) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	one, ok := p.byName[name]
+	if !ok {
+		return 0
+	}
+	left := time.Until(one.until)
+	if left <= 0 {
+		delete(p.byName, name)
+	}
+	if redis && one.inRedis {
+		return 0
+	}
+	return max(0, left)
+}
+
+// pauseDeadline bounds the call that begins a pause in Redis. No caller waits for it.
+const pauseDeadline = 10 * time.Second
+
+// Pause pauses a limiter because a server asked for it: for the callers of the gate at once, and for
+// all processes if it has a limit.Pause. If that call to Redis fails, the gate pauses alone.
+func (g *Outgoing[R]) Pause(l outage.Limiter, d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	d = min(d, mostOf(l))
+	name := l.Name()
+	until := g.pauses.add(name, d)
+	shared, ok := l.(interface {
+		Pause(ctx context.Context, d time.Duration) error
+	})
+	if !ok {
+		return
+	}
+	go func() {
+		ctx, end := context.WithTimeout(context.Background(), pauseDeadline)
+		defer end()
+		if shared.Pause(ctx, d) == nil { // without a limit.Pause, it sends nothing and fails
+			g.pauses.markInRedis(name, until)
+		}
+	}()
+}
+
+// mostOf returns the longest pause of a limiter by the answer of a server.
+func mostOf(l outage.Limiter) time.Duration {
+	most := time.Duration(0)
+	for _, one := range outage.PoliciesOf(l) {
+		if p, ok := policy.Plain(one).(limit.Pause); ok && (most == 0 || p.Most < most) {
+			most = p.Most
+		}
+	}
+	if most == 0 {
+		return longestPause
+	}
+	return most
+}
+
+// quotas follows the counts of providers: by the names of limiters.
+type quotas struct {
+	mu     sync.Mutex
+	byName map[string]*quota
+}
+
+type quota struct {
+	free     int64     // permits that the last grant or drain of this gate left
+	answered time.Time // when the request was granted whose answer counted last
+	draining bool
+}
+
+// of returns the entry of a name. It returns nil if there are too many. The quotas are locked.
+func (q *quotas) of(name string) *quota {
+	one := q.byName[name]
+	if one == nil && len(q.byName) < maxPauses {
+		if q.byName == nil {
+			q.byName = make(map[string]*quota)
+		}
+		one = &quota{free: math.MaxInt64}
+		q.byName[name] = one
+	}
+	return one
+}
+
+// isCounted reports whether it is known what the grant of a request left.
+func (v *Visit[R]) isCounted() bool {
+	return v != nil && v.Result == limit.Acquired && !v.Local && v.Description != nil && v.Decision.Limit > 0
+}
+
+// Granted notes what a grant left, for Follow.
+func (g *Outgoing[R]) Granted(v *Visit[R]) {
+	if !g.Follows || !v.isCounted() {
+		return
+	}
+	g.quotas.mu.Lock()
+	defer g.quotas.mu.Unlock()
+	if q := g.quotas.of(v.Limiter); q != nil {
+		q.free = v.Decision.Remaining
+	}
+}
+
+// windowMargin is the time before the end of a window in which an answer no longer counts: the next window
+// may begin before the drain arrives.
+const windowMargin = 100 * time.Millisecond
+
+// Follow drains the limiter of a request to what its answer says is left of the quota, if it has more. It
+// waits for no call.
+func (g *Outgoing[R]) Follow(v *Visit[R], h http.Header) {
+	if !g.Follows || !v.isCounted() {
+		return
+	}
+	left, ok := remainingOf(h, g.Kinds)
+	limiter, drains := v.Ask.Limiter.(interface {
+		Drain(ctx context.Context, leave int64) (rratelimiter.Decision, error)
+	})
+	age := time.Since(v.At)
+	if !ok || !drains || v.windowEndsBy(age+windowMargin) {
+		return
+	}
+	left += v.returnedIn(age)
+	g.quotas.mu.Lock()
+	defer g.quotas.mu.Unlock()
+	q := g.quotas.of(v.Limiter)
+	if q == nil || v.At.Before(q.answered) {
+		return
+	}
+	if q.answered = v.At; left >= q.free || q.draining {
+		return
+	}
+	q.draining = true
+	go func() {
+		ctx, end := context.WithTimeout(context.Background(), pauseDeadline)
+		defer end()
+		after, err := limiter.Drain(ctx, left)
+		g.quotas.mu.Lock()
+		defer g.quotas.mu.Unlock()
+		if q.draining = false; err == nil {
+			q.free = after.Remaining
+		}
+	}()
+}
+
+// windowEndsBy reports whether a window in which the request counts ends within a time of its grant.
+func (v *Visit[R]) windowEndsBy(age time.Duration) bool {
+	one := v.Decision
+	for i, kind := range v.Description.kinds {
+		if len(v.Each) == len(v.Description.kinds) {
+			one = v.Each[i]
+		}
+		if kind.Refill == policy.Together && one.ResetAfter <= age {
+			return true
+		}
+	}
+	return false
+}
+
+// returnedIn returns how many permits return within a time, at the rate of the fastest policy.
+func (v *Visit[R]) returnedIn(age time.Duration) (permits int64) {
+	for _, kind := range v.Description.kinds {
+		if kind.Refill == policy.ByAge || kind.Refill == policy.Evenly || kind.Refill == policy.OnCredit {
+			rate := float64(kind.Local.Returns) / float64(kind.Local.Interval)
+			permits = max(permits, int64(rate*float64(age)))
+		}
+	}
+	return permits
+}
+
+var (
+	item      = regexp.MustCompile(`"([^"]*)"[^,"]*;\s*r=(\d+)`) // of draft 11: "minute";r=50;t=30
+	remaining = regexp.MustCompile(`\bremaining=(\d+)`)          // of draft 7: limit=10, remaining=5, reset=2
+)
+
+// remainingOf returns the least of the permits that the fields of an answer say are left of some kinds, such
+// as "tokens". Without kinds, it is that of requests.
+func remainingOf(h http.Header, kinds []string) (left int64, ok bool) {
+	left = math.MaxInt64
+	add := func(kind, text string, byDefault bool) {
+		if len(kinds) > 0 && !slices.Contains(kinds, kind) || len(kinds) == 0 && !byDefault {
+			return
+		}
+		if n, err := strconv.ParseFloat(strings.TrimSpace(text), 64); err == nil && n >= 0 {
+			left, ok = min(left, int64(min(n, 1<<53))), true
+		}
+	}
+	for name, values := range h {
+		name = strings.ToLower(strings.Replace(name, "Rate-Limit", "Ratelimit", 1))
+		for _, text := range values {
+			if name == "ratelimit" {
+				for _, found := range item.FindAllStringSubmatch(text, -1) {
+					add(strings.ToLower(found[1]), found[2], true)
+				}
+				for _, found := range remaining.FindAllStringSubmatch(text, -1) {
+					add("", found[1], true)
+				}
+			} else if _, words, ok := strings.Cut(name, "ratelimit-"); ok && strings.Contains(words, "remaining") {
+				kind := strings.Trim(strings.Replace(words, "remaining", "", 1), "-")
+				number, _, _ := strings.Cut(text, ",")
+				add(kind, number, kind == "" || kind == "requests")
+			}
+		}
+	}
+	return left, ok
+}
