@@ -65,8 +65,8 @@ func (l *Load) goCaller(i int) {
 	}
 }
 
-// watchMachine records when this process or the limiter's server stalls. It sends a plain command
-// over its own connections.
+// watchMachine records when this process or the limiter's server stalls, and how often a plain command is
+// answered. It sends that over its own connections.
 func (l *Load) watchMachine(on rueidis.ClientOption) {
 	on.DialCtxFn = nil
 	bare, err := rueidis.NewClient(on)
@@ -77,7 +77,9 @@ func (l *Load) watchMachine(on rueidis.ClientOption) {
 	defer bare.Close()
 	for begun := time.Now(); !l.stopped(); {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		_ = bare.Do(ctx, bare.B().Exists().Key(Name).Build()).Error()
+		if bare.Do(ctx, bare.B().Exists().Key(Name).Build()).Error() == nil {
+			l.plain = append(l.plain, time.Now())
+		}
 		cancel()
 		time.Sleep(pause)
 		ended := time.Now()

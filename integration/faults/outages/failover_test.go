@@ -21,9 +21,10 @@ func TestOutage_MasterKilled_BoundsTheLoss(t *testing.T) {
 	load := Start(t, "kill -9 of the master", OnCluster(cluster))
 
 	load.Run(time.Second)
+	newest := NewestGrant(t, replica, Name)
 	load.Break()
 	require.NoError(t, master.Kill())
-	load.MayLose(NewestGrant(t, replica, Name), time.Now())
+	load.MayLose(newest, time.Now())
 	cluster.AwaitMaster(t, slot, replica)
 	outcome := load.Recover()
 	outcome.Require(outcome.mostOfLostMaster())
@@ -53,9 +54,10 @@ func TestOutage_ReplicaBehind_BoundsTheLoss(t *testing.T) {
 	command(t, replica, "CONFIG", "SET", "masterauth", "wrong")
 	command(t, replica, "CLIENT", "KILL", "TYPE", "master")
 	load.Run(300 * time.Millisecond)
+	newest := NewestGrant(t, replica, Name)
 	load.Break()
 	require.NoError(t, master.Kill())
-	load.MayLose(NewestGrant(t, replica, Name), time.Now())
+	load.MayLose(newest, time.Now())
 	command(t, replica, "CLUSTER", "FAILOVER", "TAKEOVER")
 	cluster.AwaitMaster(t, slot, replica)
 	outcome := load.Recover()
@@ -91,14 +93,14 @@ func TestOutage_SentinelMasterKilled_BoundsTheLoss(t *testing.T) {
 	load.Run(time.Second)
 	master, err := sentinel.Master(t.Context())
 	require.NoError(t, err)
-	load.Break()
-	require.NoError(t, master.Kill())
 	var known []time.Time
 	for _, server := range sentinel.Servers() {
 		if server != master {
 			known = append(known, NewestGrant(t, server, Name))
 		}
 	}
+	load.Break()
+	require.NoError(t, master.Kill())
 	load.MayLose(slices.MinFunc(known, time.Time.Compare), time.Now())
 	sentinel.AwaitOtherMaster(t, master)
 	outcome := load.Recover()

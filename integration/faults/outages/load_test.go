@@ -69,7 +69,8 @@ type Load struct {
 
 	started time.Time
 	faults  []span
-	stalls  []span // times in which the machine stalled
+	stalls  []span      // times in which the machine stalled
+	plain   []time.Time // when plain commands were answered, one after another with a pause
 
 	stop    chan struct{}
 	callers sync.WaitGroup

@@ -12,7 +12,9 @@ import (
 )
 
 // NewestGrant returns the time of the newest grant that a replica has of a limiter. Its master made
-// all grants that the replica lacks after that one, so their calls ended at that time or later.
+// all grants that the replica lacks after that one, so their calls ended at that time or later. Ask before the
+// master fails: on a busy machine, the replica may have noticed it by the time of the reply, and answer nothing or
+// with grants of its own.
 func NewestGrant(t testing.TB, replica *servers.Server, limiter string) time.Time {
 	t.Helper()
 	client, err := rueidis.NewClient(rueidis.ClientOption{

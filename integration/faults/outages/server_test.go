@@ -40,9 +40,10 @@ func TestOutage_MasterPaused_ReplicaTakesOver(t *testing.T) {
 	load := Start(t, "SIGSTOP of the master for 3 s", OnCluster(cluster))
 
 	load.Run(time.Second)
+	newest := NewestGrant(t, replica, Name)
 	load.Break()
 	require.NoError(t, master.Pause())
-	load.MayLose(NewestGrant(t, replica, Name), time.Now())
+	load.MayLose(newest, time.Now())
 	load.Run(3 * time.Second)
 	cluster.AwaitMaster(t, slot, replica)
 	resumed := time.Now()
