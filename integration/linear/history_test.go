@@ -30,6 +30,7 @@ const (
 	Peek             Call = "Peek"
 	Charge           Call = "Charge"
 	Reset            Call = "Reset"
+	Return           Call = "Return" // of the places of a call whose reply was lost, by the Client
 )
 
 // Input is a request of a caller.
@@ -127,6 +128,19 @@ func (h *History) Do(caller int, in Input, call func(ctx context.Context, in Inp
 	defer h.mu.Unlock()
 	h.calls = append(h.calls, porcupine.Operation{ClientId: caller, Input: in, Output: out, Call: start, Return: end})
 	return out
+}
+
+// mayReturn records what a Client may do after calls whose reply was lost: it returns their places, some time after
+// the begin of the call.
+func (h *History) mayReturn() {
+	for _, of := range h.Calls() {
+		in, out := of.Input.(Input), of.Output.(Output) //nolint:errcheck,forcetypeassert // nothing else is there
+		if out.lost() && (in.Call == TryAcquire || in.Call == Take || in.Call == TakeUpTo) {
+			in.Call, in.Readings = Return, h.Clock.Seen()
+			of.Input, of.Output, of.Return = in, Output{}, math.MaxInt64
+			h.calls = append(h.calls, of)
+		}
+	}
 }
 
 // Calls returns the recorded calls.

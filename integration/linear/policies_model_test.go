@@ -32,7 +32,7 @@ func Policies(all ...Policy) porcupine.Model {
 		Step: func(state, input, output any) []any {
 			s, in, out := state.(policies), input.(Input), output.(Output)
 			var next []any
-			if out.lost() {
+			if out.lost() || in.Call == Return {
 				next = append(next, s) // not applied
 			}
 			for _, at := range slices.Compact(slices.Clone(in.Readings)) {
@@ -76,6 +76,11 @@ func (s policies) step(in Input, out Output, at int64) bool {
 	switch in.Call {
 	case Reset: // the state is new
 		return true
+	case Return:
+		return slices.ContainsFunc(s, func(p Policy) bool {
+			places, held := p.Model.(*policymodel.InFlight)
+			return held && places.Return(at, in.Permits, in.From)
+		})
 	case Release:
 		for _, p := range s {
 			p.Release(at, in.Permits)

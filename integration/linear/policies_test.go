@@ -2,6 +2,7 @@ package linear
 
 import (
 	"context"
+	"io"
 	"slices"
 	"testing"
 	"time"
@@ -41,6 +42,11 @@ func byServer(p limit.Policy, longest time.Duration) scheme {
 	return scheme{window, []limit.Policy{p}, []Policy{{quota, model, longest}}}
 }
 
+var logAndPlaces = scheme{window, []limit.Policy{limit.SlidingLog{Permits: quota, Interval: window},
+	limit.InFlight{Permits: quota / 2, Lease: window / 4}},
+	[]Policy{{quota, &policymodel.SlidingLog{Permits: quota, Interval: micro}, 0},
+		{quota / 2, &policymodel.InFlight{Permits: quota / 2, Lease: micro / 4}, 0}}}
+
 var schemes = []scheme{
 	byServer(limit.FixedWindow{Permits: quota, Interval: window}, window),
 	byServer(limit.FixedWindow{Permits: quota, Interval: 10_000 * window, Aligned: true}, 10_000*window),
@@ -57,10 +63,7 @@ var schemes = []scheme{
 		policymodel.NewSmooth(quota/window.Seconds(), window.Seconds(), 0)),
 	one(limit.InFlight{Permits: quota, Lease: window},
 		&policymodel.InFlight{Permits: quota, Lease: micro}),
-	{window, []limit.Policy{limit.SlidingLog{Permits: quota, Interval: window},
-		limit.InFlight{Permits: quota / 2, Lease: window / 4}},
-		[]Policy{{quota, &policymodel.SlidingLog{Permits: quota, Interval: micro}, 0},
-			{quota / 2, &policymodel.InFlight{Permits: quota / 2, Lease: micro / 4}, 0}}},
+	logAndPlaces,
 	{window, []limit.Policy{limit.SlidingLog{Permits: quota, Interval: window},
 		limit.TokenBucket{Capacity: quota / 2, Refill: 3, Interval: window}},
 		[]Policy{{quota, &policymodel.SlidingLog{Permits: quota, Interval: micro}, 0},
@@ -81,6 +84,20 @@ func TestPolicies_GoClients_IsLinearizable(t *testing.T) {
 	})
 }
 
+// TestPolicies_ReplyLost_PlaceMayReturn: the Client returns the place of the call, and the log keeps its permits.
+func TestPolicies_ReplyLost_PlaceMayReturn(t *testing.T) {
+	h := &History{Clock: NewClock(begin)}
+	h.Do(0, Input{Call: Take, Permits: 4}, func(context.Context, Input) Output { return Output{Err: io.EOF} })
+	h.Do(1, Input{Call: Peek}, func(context.Context, Input) Output {
+		return Output{Each: []rratelimiter.Decision{{Allowed: true, Limit: quota, Remaining: quota - 4, ResetAfter: window},
+			{Allowed: true, Limit: quota / 2, Remaining: quota / 2}}}
+	})
+	model := Policies(logAndPlaces.models...)
+	require.False(t, porcupine.CheckOperations(model, h.Calls()))
+	h.mayReturn()
+	require.True(t, porcupine.CheckOperations(model, h.Calls()))
+}
+
 func limiting(t *testing.T, s scheme, seed uint64, f fault) (*History, porcupine.Model) {
 	name := nameOf(seed)
 	h := &History{Clock: NewClock(begin), Late: f.late}
@@ -98,6 +115,9 @@ func limiting(t *testing.T, s scheme, seed uint64, f fault) (*History, porcupine
 		}
 		h.Do(c.number, in, policyCall(limiters[c.random.IntN(clients)]))
 	})
+	if slices.ContainsFunc(s.policies, func(p limit.Policy) bool { _, held := p.(limit.InFlight); return held }) {
+		h.mayReturn()
+	}
 	return h, Policies(s.models...)
 }
 

@@ -34,6 +34,21 @@ func (m *InFlight) Charge(now, n int64) {
 // Release implements Model: only the holder of permits returns them.
 func (*InFlight) Release(int64, int64) {}
 
+// Return returns n permits of one grant that was made since a time, and reports whether there was one.
+func (m *InFlight) Return(now, n, since int64) bool {
+	grants, at := m.at(now)
+	i := slices.IndexFunc(grants, func(g [2]int64) bool { return g[1] == n && g[0] >= since-since%1000+m.Lease })
+	if i < 0 {
+		return false
+	}
+	if m.last = at; len(grants) == 1 {
+		m.grants = nil
+		return true
+	}
+	m.grants = slices.Delete(grants, i, i+1)
+	return true
+}
+
 // Free implements Model.
 func (m *InFlight) Free(now int64) int64 {
 	free := m.Permits
