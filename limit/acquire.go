@@ -15,6 +15,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/rratelimiter/rratelimiter/internal/engine"
+	"github.com/rratelimiter/rratelimiter/internal/policy"
 	"github.com/rratelimiter/rratelimiter/internal/receipt"
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
@@ -214,7 +215,7 @@ func (w *wire) lease(b *engine.Batch, s *state) {
 	answer := s.Granted(0)
 	b.Lease.Granted, b.Lease.Lasts, b.Lease.Parts = s.leased, s.lasts, s.GrantedParts(0)
 	b.Lease.Limit, b.Lease.Free, b.Lease.Reset = answer.Limit, answer.Remaining, answer.ResetAfter
-	grant := grant{s.receipts, b.Age(w.plan.client.Engine)}
+	grant := w.grantOf(b, s)
 	b.Lease.Refund = func(ctx context.Context, permits int64) error { return w.refund(ctx, permits, grant) }
 }
 
@@ -224,19 +225,42 @@ type grant struct {
 	age      func() time.Duration // since the reply
 }
 
-// grantOf returns the grant of the call of a batch.
-func (w *wire) grantOf(b *engine.Batch) grant {
-	age := b.Age(w.plan.client.Engine)
-	if s, ok := b.Forecast.(*state); ok {
-		return grant{s.receipts, age}
+// grantOf returns the grant of the call of a batch. The state is that of its reply, or nil if that was brief.
+func (w *wire) grantOf(b *engine.Batch, s *state) grant {
+	all := grant{age: b.Age(w.plan.client.Engine)}
+	if s != nil {
+		all.receipts = slices.Clone(s.receipts)
+	} else {
+		all.receipts = briefTexts(b.Reply)
 	}
-	return grant{briefTexts(b.Reply), age}
+	for i := range all.receipts {
+		if i < len(w.members) && w.members[i].described.Refill == policy.Together {
+			all.receipts[i] = windowReceipt(b, s, i)
+		}
+	}
+	return all
+}
+
+// windowReceipt returns the receipt of a window, as fixedwindow.lua has it. A window has no name in Redis, so its end
+// or its age tells it from others. A full reply has the end. After a brief one, the window is as old as the reply if
+// the grant began it. Else it has to be older than the call, by the time of another call: the refund is on its way
+// that long, and a younger window may be the next one.
+func windowReceipt(b *engine.Batch, s *state, index int) string {
+	if s != nil {
+		if f, ok := s.policies[index].(windowForecast); ok {
+			return strconv.FormatInt(f.end.Milliseconds(), 10)
+		}
+	} else if briefTexts(b.Reply)[index] != "new" {
+		return "+" + strconv.FormatInt((2*b.Took()+time.Millisecond-1).Milliseconds(), 10)
+	}
+	return "+0"
 }
 
 // Receipt returns the refund of the grant of a call. The limiters of Redisson's layout refund theirs one after
 // another, and then all policies with one call. If one fails, the others still refund theirs, unless ctx has ended.
 func (w *wire) Receipt(b *engine.Batch) receipt.Refund {
-	granted, all := b.Granted, w.grantOf(b)
+	s, _ := b.Forecast.(*state)
+	granted, all := b.Granted, w.grantOf(b, s)
 	switch {
 	case len(all.receipts) != len(w.members):
 		return nil

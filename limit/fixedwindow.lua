@@ -4,7 +4,7 @@
 
 --@ read  out: count@ free@ left@ most@ text@
 -- Sets count@, the text of the key, or false if no window is open. left@ is not known yet: the milliseconds
--- until the window ends. There is no text@: a refund goes by the age of its grant.
+-- until the window ends. The text@ is 'new' if the call begins the window, else ''.
 local most@, count@, left@, text@ = ARGV[@1] + 0, call('GET', KEYS[@1]), false, ''
 if count@ and count@ ~= '0' and (not match(count@, '^[1-9]%d*$') or #count@ > 16) then
   return {3, @, count@}
@@ -42,27 +42,35 @@ if not count@ then
 end
 span = min(span, floor(length@ / 16), count@ and call('PTTL', KEYS[@1]) or left@ + 0)
 
---@ take  in: amount count@ granted left@  out: count@ left@
+--@ take  in: amount count@ granted left@ text@  out: count@ left@ text@
 if count@ then
   count@ = call('INCRBY', KEYS[@1], amount)
 else
   --@include begin
   call('SET', KEYS[@1], amount, 'PX', left@)
-  count@ = granted
+  count@, text@ = granted, 'new'
 end
 
---@ charge  in: count@ granted left@  out: count@ left@
+--@ charge  in: count@ granted left@ text@  out: count@ left@ text@
 do
   local amount = format('%d', max(0, min(granted, 9007199254740992 - (count@ or 0))))
   --@include take
 end
 
---@ release  in: age count@ n
--- A refund knows how long ago its grant was replied. A window that is as old is the one of the grant.
+--@ release  in: age count@ n receipts
+-- A refund goes to the window of its grant. Its receipt, see windowReceipt, has one of these:
+--   <left>   The milliseconds that were left of the window. With the age they are what is left now, at most.
+--   +<took>  To be added to the age. A window that is as old is that of the grant.
 if count@ then
-  --@include length
-  local left = call('PTTL', KEYS[@1])
-  if age == '' or left >= 0 and length@ - left >= age + 0 then
+  local left, receipt = call('PTTL', KEYS[@1]), receipts[@] or ''
+  local own, took = age == '', match(receipt, '^%+(%d+)$')
+  if took then
+    --@include length
+    own = left >= 0 and length@ - left >= age + took
+  elseif not own then
+    own = left >= 0 and left <= (tonumber(receipt) or 0) - age
+  end
+  if own then
     if n < count@ + 0 then
       call('INCRBY', KEYS[@1], format('%d', -n))
     else

@@ -1,6 +1,8 @@
 package limit
 
 import (
+	"context"
+	"sync"
 	"testing"
 	"time"
 
@@ -39,7 +41,8 @@ func (f *clocked) askFor(l *Limiter, batch *engine.Batch, asks ...engine.Ask) *e
 
 // grantOf returns the grant of a batch, whose age is by the clock of Redis.
 func (f *clocked) grantOf(l *Limiter, batch *engine.Batch) grant {
-	of, replied := l.wire.grantOf(batch), f.server
+	s, _ := batch.Forecast.(*state)
+	of, replied := l.wire.grantOf(batch, s), f.server
 	of.age = func() time.Duration { return micros(f.server - replied) }
 	return of
 }
@@ -57,6 +60,47 @@ func (f *clocked) refund(l *Limiter, of grant, permits int64) rratelimiter.Decis
 	f.Helper()
 	require.NoError(f, l.wire.refund(f.Context(), permits, of))
 	return peekAll(f, l)[0]
+}
+
+// TestRefund_WindowHasEnded_NextOneStays: permits are taken shortly before the end of a window. Their refund, or the
+// reply before it, is on its way while the window ends and others take all permits of the next one.
+func TestRefund_WindowHasEnded_NextOneStays(t *testing.T) {
+	const slow = 300 * time.Millisecond
+	for name, takeAndReturn := range map[string]func(t *testing.T, f *fixture, p Policy){
+		"a settlement": func(t *testing.T, f *fixture, p Policy) {
+			var taken Taken
+			takeAll(t, &taken, 5, New(f.client, "name", p))
+			f.Latency.Store(int64(slow))
+			assert.NoError(t, taken.Settle(t.Context()))
+		},
+		"a caller that leaves": func(t *testing.T, f *fixture, p Policy) {
+			conn, latency := f.slowReplies()
+			client := rratelimiter.New(conn)
+			peekAll(t, New(client, "name", p)) // connects
+			latency.Store(int64(slow))
+			ctx, cancel := context.WithTimeout(t.Context(), slow/10)
+			defer cancel()
+			_, err := New(client, "name", p).TryAcquire(ctx, 5)
+			assert.ErrorIs(t, err, context.DeadlineExceeded)
+		},
+	} {
+		for kind, p := range map[string]Policy{"window": FixedWindow{10, time.Second, false},
+			"aligned": FixedWindow{10, time.Second, true}, "calendar": Calendar{10, Day, nil}} {
+			runWithRedis(t, name+", "+kind, func(t *testing.T, f *fixture) {
+				other := New(rratelimiter.New(f.QuickConn()), "name", p)
+				time.Sleep(redistest.Result(t, other.Take, 5).ResetAfter - 50*time.Millisecond)
+				var late sync.WaitGroup
+				late.Go(func() { takeAndReturn(t, f, p) })
+				time.Sleep(20 * time.Millisecond)
+				assert.Zero(t, remainingOf(t, other)[0])
+				time.Sleep(80 * time.Millisecond)
+				require.True(t, redistest.Result(t, other.TryAcquire, 10))
+				time.Sleep(2 * slow)
+				late.Wait()
+				assert.Zero(t, remainingOf(t, other)[0])
+			})
+		}
+	}
 }
 
 // TestLease_ReturnedAfterReset_ReturnsNothing: others have taken permits since.

@@ -91,6 +91,9 @@ func (b *Batch) Age(g *Engine) func() time.Duration {
 	}
 }
 
+// Took returns how long the call took, until its last reply.
+func (b *Batch) Took() time.Duration { return b.sent.replied.Sub(b.sent.at) }
+
 // SentAt returns when the call began.
 func (b *Batch) SentAt() time.Time { return b.sent.at }
 

@@ -11,7 +11,9 @@ import (
 )
 
 var connectExamples = sync.OnceValues(func() (rueidis.Client, error) {
-	return memredis.Connect(miniredis.NewMiniRedis())
+	server := miniredis.NewMiniRedis()
+	server.ClockTTL(true) // a settlement goes by the end of a window
+	return memredis.Connect(server)
 })
 
 // Example returns a connection to an empty Redis in memory, for an Example of the documentation. All

@@ -60,7 +60,7 @@
 --
 -- The text of a state begins with an epoch, a random word of the call that began it. A state begins
 -- without taken permits: after its key expired, was evicted or was reset. A refund for another epoch
--- returns no permits. FixedWindow and Calendar have none: their refunds go by the age of the grant.
+-- returns no permits. FixedWindow and Calendar have none: their refunds go by the end of the window, or its age.
 -- The text of an InFlight is the number of places that the call has removed since their lease had ended.
 --
 -- If an ACL user may not run a command, the script fails at that command. A policy changes its state
@@ -91,7 +91,7 @@
 --          lead, see internal/include/share.lua.
 --
 -- If all was granted and flags has no d, replies the text of the policy, or {text, text, ...} of
--- several. That of a window is the number of taken permits. If none was granted for now, and there are
+-- several. If none was granted for now, and there are
 -- no flags, replies -1. Else the section flat replies, or:
 --   {0, answers, report, report, ...}.
 --   {0, answers, report, report, ..., leased, span}.

@@ -79,7 +79,7 @@ if granted > 0 then
       left1 = ARGV[3] - (time[1] * 1000 + floor(time[2] / 1000)) % ARGV[3]
     end
     call('SET', KEYS[1], amount, 'PX', left1)
-    count1 = granted
+    count1, text1 = granted, 'new'
   end
 end
 if (not flags or flags == '') and not above and not leased then
@@ -284,7 +284,7 @@ if granted > 0 then
       left1 = ARGV[4] - (time[1] * 1000 + floor(time[2] / 1000)) % ARGV[4]
     end
     call('SET', KEYS[1], amount, 'PX', left1)
-    count1 = granted
+    count1, text1 = granted, 'new'
   end
 end
 if (not flags or flags == '') and not above and not leased then
@@ -393,7 +393,7 @@ do
       left1 = ARGV[3] - (time[1] * 1000 + floor(time[2] / 1000)) % ARGV[3]
     end
     call('SET', KEYS[1], amount, 'PX', left1)
-    count1 = granted
+    count1, text1 = granted, 'new'
   end
 end
 if count1 and not left1 then
@@ -428,10 +428,17 @@ if count1 and count1 ~= '0' and (not match(count1, '^[1-9]%d*$') or #count1 > 16
   return {3, 1, count1}
 end
 local n, age = tonumber(ARGV[1]), ARGV[2]
+local receipts = {unpack(ARGV, 4 + 1)}
 if count1 then
-  local length1 = ARGV[4]
-  local left = call('PTTL', KEYS[1])
-  if age == '' or left >= 0 and length1 - left >= age + 0 then
+  local left, receipt = call('PTTL', KEYS[1]), receipts[1] or ''
+  local own, took = age == '', match(receipt, '^%+(%d+)$')
+  if took then
+    local length1 = ARGV[4]
+    own = left >= 0 and length1 - left >= age + took
+  elseif not own then
+    own = left >= 0 and left <= (tonumber(receipt) or 0) - age
+  end
+  if own then
     if n < count1 + 0 then
       local format = string.format
       call('INCRBY', KEYS[1], format('%d', -n))
@@ -486,7 +493,7 @@ if granted > 0 then
       left1 = ARGV[3] - (time[1] * 1000 + floor(time[2] / 1000)) % ARGV[3]
     end
     call('SET', KEYS[1], amount, 'PX', left1)
-    count1 = granted
+    count1, text1 = granted, 'new'
   end
 end
 answers = '*'

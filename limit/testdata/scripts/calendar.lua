@@ -87,7 +87,7 @@ if granted > 0 then
       left1 = max(1, ARGV[4] - time[1] * 1000 - floor(time[2] / 1000))
     end
     call('SET', KEYS[1], amount, 'PX', left1)
-    count1 = granted
+    count1, text1 = granted, 'new'
   end
 end
 if (not flags or flags == '') and not above and not leased then
@@ -301,7 +301,7 @@ if granted > 0 then
       left1 = max(1, ARGV[5] - time[1] * 1000 - floor(time[2] / 1000))
     end
     call('SET', KEYS[1], amount, 'PX', left1)
-    count1 = granted
+    count1, text1 = granted, 'new'
   end
 end
 if (not flags or flags == '') and not above and not leased then
@@ -418,7 +418,7 @@ do
       left1 = max(1, ARGV[4] - time[1] * 1000 - floor(time[2] / 1000))
     end
     call('SET', KEYS[1], amount, 'PX', left1)
-    count1 = granted
+    count1, text1 = granted, 'new'
   end
 end
 if count1 and not left1 then
@@ -461,10 +461,17 @@ if server1 < ARGV[4] + 0 or server1 >= ARGV[5] + 0 then
   return {1, format('%d', server1 * 1000)}
 end
 local n, age = tonumber(ARGV[1]), ARGV[2]
+local receipts = {unpack(ARGV, 5 + 1)}
 if count1 then
-  local length1 = ARGV[5] - ARGV[4]
-  local left = call('PTTL', KEYS[1])
-  if age == '' or left >= 0 and length1 - left >= age + 0 then
+  local left, receipt = call('PTTL', KEYS[1]), receipts[1] or ''
+  local own, took = age == '', match(receipt, '^%+(%d+)$')
+  if took then
+    local length1 = ARGV[5] - ARGV[4]
+    own = left >= 0 and length1 - left >= age + took
+  elseif not own then
+    own = left >= 0 and left <= (tonumber(receipt) or 0) - age
+  end
+  if own then
     if n < count1 + 0 then
       call('INCRBY', KEYS[1], format('%d', -n))
     else
@@ -536,7 +543,7 @@ if granted > 0 then
       left1 = max(1, ARGV[4] - time[1] * 1000 - floor(time[2] / 1000))
     end
     call('SET', KEYS[1], amount, 'PX', left1)
-    count1 = granted
+    count1, text1 = granted, 'new'
   end
 end
 answers = '*'

@@ -111,7 +111,7 @@ if granted > 0 then
   else
     left1 = ARGV[3]
     call('SET', KEYS[1], amount, 'PX', left1)
-    count1 = granted
+    count1, text1 = granted, 'new'
   end
 end
 if (not flags or flags == '') and not above and not leased then
@@ -327,7 +327,7 @@ if granted > 0 then
   else
     left1 = ARGV[4]
     call('SET', KEYS[1], amount, 'PX', left1)
-    count1 = granted
+    count1, text1 = granted, 'new'
   end
 end
 if (not flags or flags == '') and not above and not leased then
@@ -425,7 +425,7 @@ do
   else
     left1 = ARGV[3]
     call('SET', KEYS[1], amount, 'PX', left1)
-    count1 = granted
+    count1, text1 = granted, 'new'
   end
 end
 if count1 and not left1 then
@@ -458,10 +458,17 @@ if count1 and count1 ~= '0' and (not match(count1, '^[1-9]%d*$') or #count1 > 16
   return {3, 1, count1}
 end
 local n, age = tonumber(ARGV[1]), ARGV[2]
+local receipts = {unpack(ARGV, 8 + 1)}
 if count1 then
-  local length1 = ARGV[4]
-  local left = call('PTTL', KEYS[1])
-  if age == '' or left >= 0 and length1 - left >= age + 0 then
+  local left, receipt = call('PTTL', KEYS[1]), receipts[1] or ''
+  local own, took = age == '', match(receipt, '^%+(%d+)$')
+  if took then
+    local length1 = ARGV[4]
+    own = left >= 0 and length1 - left >= age + took
+  elseif not own then
+    own = left >= 0 and left <= (tonumber(receipt) or 0) - age
+  end
+  if own then
     if n < count1 + 0 then
       local format = string.format
       call('INCRBY', KEYS[1], format('%d', -n))
@@ -566,7 +573,7 @@ if granted > 0 then
   else
     left1 = ARGV[3]
     call('SET', KEYS[1], amount, 'PX', left1)
-    count1 = granted
+    count1, text1 = granted, 'new'
   end
 end
 answers = '*'

@@ -394,7 +394,7 @@ if granted > 0 then
   else
     left1 = ARGV[5]
     call('SET', KEYS[1], amount, 'PX', left1)
-    count1 = granted
+    count1, text1 = granted, 'new'
   end
   if not epoch3 then
     epoch3, refunded3, extra3, other3 = epoch, 0, 0, false
@@ -904,7 +904,7 @@ if granted > 0 then
   else
     left1 = ARGV[5]
     call('SET', KEYS[1], amount, 'PX', left1)
-    count1 = granted
+    count1, text1 = granted, 'new'
   end
   if not epoch3 then
     epoch3, refunded3, extra3, other3 = epoch, 0, 0, false
@@ -1051,9 +1051,15 @@ local n, age = tonumber(ARGV[1]), ARGV[2]
 local receipts = {unpack(ARGV, 10 + 1)}
 local format = string.format
 if count1 then
-  local length1 = ARGV[5]
-  local left = call('PTTL', KEYS[1])
-  if age == '' or left >= 0 and length1 - left >= age + 0 then
+  local left, receipt = call('PTTL', KEYS[1]), receipts[1] or ''
+  local own, took = age == '', match(receipt, '^%+(%d+)$')
+  if took then
+    local length1 = ARGV[5]
+    own = left >= 0 and length1 - left >= age + took
+  elseif not own then
+    own = left >= 0 and left <= (tonumber(receipt) or 0) - age
+  end
+  if own then
     if n < count1 + 0 then
       call('INCRBY', KEYS[1], format('%d', -n))
     else
@@ -1730,7 +1736,7 @@ if granted > 0 then
   else
     left1 = ARGV[5]
     call('SET', KEYS[1], amount, 'PX', left1)
-    count1 = granted
+    count1, text1 = granted, 'new'
   end
 end
 do

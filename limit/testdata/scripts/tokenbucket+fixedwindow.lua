@@ -155,7 +155,7 @@ if granted > 0 then
   else
     left2 = ARGV[8]
     call('SET', KEYS[2], amount, 'PX', left2)
-    count2 = granted
+    count2, text2 = granted, 'new'
   end
 end
 if (not flags or flags == '') and not above and not leased then
@@ -407,7 +407,7 @@ if granted > 0 then
   else
     left2 = ARGV[8]
     call('SET', KEYS[2], amount, 'PX', left2)
-    count2 = granted
+    count2, text2 = granted, 'new'
   end
 end
 if (not flags or flags == '') and not above and not leased then
@@ -554,7 +554,7 @@ do
   else
     left2 = ARGV[8]
     call('SET', KEYS[2], amount, 'PX', left2)
-    count2 = granted
+    count2, text2 = granted, 'new'
   end
 end
 if count2 and not left2 then
@@ -668,9 +668,15 @@ do
   end
 end
 if count2 then
-  local length2 = ARGV[8]
-  local left = call('PTTL', KEYS[2])
-  if age == '' or left >= 0 and length2 - left >= age + 0 then
+  local left, receipt = call('PTTL', KEYS[2]), receipts[2] or ''
+  local own, took = age == '', match(receipt, '^%+(%d+)$')
+  if took then
+    local length2 = ARGV[8]
+    own = left >= 0 and length2 - left >= age + took
+  elseif not own then
+    own = left >= 0 and left <= (tonumber(receipt) or 0) - age
+  end
+  if own then
     if n < count2 + 0 then
       call('INCRBY', KEYS[2], format('%d', -n))
     else
@@ -835,7 +841,7 @@ if granted > 0 then
   else
     left2 = ARGV[8]
     call('SET', KEYS[2], amount, 'PX', left2)
-    count2 = granted
+    count2, text2 = granted, 'new'
   end
 end
 answers = '*'
