@@ -59,7 +59,7 @@ end
 
 --@ release  in: age count@ n receipts
 -- A refund goes to the window of its grant. Its receipt, see windowReceipt, has one of these:
---   <left>   The milliseconds that were left of the window. With the age they are what is left now, at most.
+--   <left>   The milliseconds until the end of the window, at the grant. Now they are less, by the age or more.
 --   +<took>  To be added to the age. A window that is as old is that of the grant.
 if count@ then
   local left, receipt = call('PTTL', KEYS[@1]), receipts[@] or ''
