@@ -9,6 +9,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/engine"
+	"github.com/rratelimiter/rratelimiter/internal/inside"
 )
 
 // Keyed is a limiter for each key under a prefix: for each user, tenant or address. All have the
@@ -45,6 +46,7 @@ func NewKeyed(client *rratelimiter.Client, prefix string, policies ...Policy) *K
 // Limiter returns the limiter of a key: for every other call, for [Join] and for the middleware.
 func (k *Keyed) Limiter(key string) *Limiter {
 	l := new(Limiter)
+	l.sealed = inside.New((*handle)(l))
 	if k.isPlain(key) {
 		k.plan.open(l, "", keyPrefix{k.plain, key, "}:"})
 		return l

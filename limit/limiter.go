@@ -46,6 +46,7 @@ func New(client *rratelimiter.Client, name string, policies ...Policy) *Limiter 
 	}
 	l := new(Limiter)
 	p.open(l, name, prefixOf(mapped))
+	l.sealed = inside.New((*handle)(l))
 	return l
 }
 
@@ -53,7 +54,7 @@ func New(client *rratelimiter.Client, name string, policies ...Policy) *Limiter 
 // name is "", it is the part of its key in braces: a text of its own would cost each call of a Keyed more.
 func (p *plan) open(l *Limiter, name string, prefix keyPrefix) {
 	if l.wire.plan == nil {
-		l.wire.plan, l.sealed = p, inside.New((*handle)(l))
+		l.wire.plan = p
 		l.wire.members, l.wire.keys = append(l.oneMember[:0], p.members...), l.oneKey[:]
 		if len(p.members) > 1 {
 			l.wire.keys = make([]string, len(p.members))

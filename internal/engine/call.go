@@ -11,15 +11,6 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
-// run makes the call of a batch and ends it. The batch is a lone one, without an entry, or one that an
-// entry has dispatched, or that of a queue. run reports whether the entry has another batch to be sent.
-func (l *Limiter) run(ctx context.Context, e *entry, b *Batch) (again bool) {
-	b.err = redisx.ErrNoReply // unless the call returns: a callback may panic or end the goroutine
-	defer func() { again = l.end(ctx, e, b) }()
-	b.err = l.acquire(b.context(ctx), b)
-	return false
-}
-
 // acquire asks Redis for the permits of a batch and sets the answers of its requests. While the slot of
 // its keys moves, it begins again.
 func (l *Limiter) acquire(ctx context.Context, b *Batch) (err error) {
@@ -103,67 +94,33 @@ func Repeat(ctx context.Context, calls int) error {
 	return ctx.Err()
 }
 
-// end ends the call of a batch: the one end of all calls. It makes the answers final, with the entry
-// locked if the batch has one, and then wakes the callers, to whom the requests belong from then on. It
-// does not wait. It reports whether the entry has another batch to be sent.
-func (l *Limiter) end(ctx context.Context, e *entry, b *Batch) (again bool) {
-	g, aborted := l.Engine, errors.Is(b.err, redisx.ErrNoReply)
-	if aborted {
-		b.err = l.Protocol.Explain(ctx, b.err)
+// A call ends in one of three ways: endLone, endShared and endQueued. Each makes the answers final, with the entry
+// locked if the batch has one, and then wakes the callers, to whom the requests belong from then on. None of them waits.
+
+// explainAbort explains the error of a call that has not returned: a callback panicked or ended the goroutine. It
+// reports whether the error is that of such a call.
+func (l *Limiter) explainAbort(ctx context.Context, b *Batch) bool {
+	if !errors.Is(b.err, redisx.ErrNoReply) {
+		return false
 	}
-	if e != nil {
-		e.mu.Lock()
+	b.err = l.Protocol.Explain(ctx, b.err)
+	return true
+}
+
+// refundLost refunds the permits of callers that have left.
+func (l *Limiter) refundLost(ctx context.Context, b *Batch) {
+	if refund := l.Protocol.Receipt(b); refund != nil {
+		refundable, permits := Unattended(ctx), b.LostPermits // others use the batch again
+		go func() { _ = refund(refundable, permits) }()       // if it fails, the permits expire
 	}
-	l.finishRequests(b)
-	var done []*waiter
-	if b.queue != nil {
-		done = b.queue.applyReply(&g.callTime)
-	}
-	var discarded release
-	if g.hooked {
-		discarded = l.hookAnswer(e, b)
-	}
-	switch {
-	case e == nil: // a lone call
-		b.activity.Add(-1)
-	case b.queue == nil: // a shared call
-		if again = e.endCall(); again && aborted {
-			again = false
-			go l.sendBatches(context.Background(), e, false)
-		}
-		g.registry.unlockEntry(e)
-	default: // the call of a queue
-		e.mu.Unlock()
-	}
-	if g.hooked {
-		l.hookEnd(b)
-		discarded.runLater()
-	}
-	if len(b.Lost) > 0 {
-		if refund := l.Protocol.Receipt(b); refund != nil {
-			refundable, permits := Unattended(ctx), b.LostPermits // others use the batch again
-			go func() { _ = refund(refundable, permits) }()       // if it fails, the permits expire
-		}
-	}
-	switch {
-	case e == nil:
-		if b.Requests[0].state.Load() == answered { // else its caller has left
-			b.done <- struct{}{}
-		}
-	case b.queue == nil:
-		b.wakeShared()
-		g.batches.Put(b)
-	default:
-		b.queue.wakeAll(done)
-	}
-	return again
 }
 
 // finishRequests makes the answers of a batch final: its permits are counted, and its granted requests have their
 // receipts. A waiter that was denied keeps its place. What a request holds whose caller has left is returned, and so
 // is what it may hold if the reply was lost. The entry of the batch, if it has one, is locked.
 func (l *Limiter) finishRequests(b *Batch) {
-	err, replyLost := b.err, redisx.ReplyLost(b.err)
+	err := b.err
+	replyLost := err != nil && redisx.ReplyLost(err)
 	for i, r := range b.Requests {
 		if err == nil && r.Allowed {
 			b.Granted += r.Granted
@@ -192,28 +149,11 @@ func (l *Limiter) finishRequests(b *Batch) {
 	}
 }
 
-// wakeShared wakes the callers of a shared batch, and clears it for reuse.
-func (b *Batch) wakeShared() {
-	clear(b.Requests)
-	clear(b.Lost)
-	done := b.done
-	b.Requests, b.Lease, b.done, b.open = b.Requests[:0], Lease{}, nil, openBatch{}
-	b.Outcome = Outcome{Lost: b.Lost[:0]}
-	if done != nil {
-		close(done)
-	}
-}
-
 // context returns the context of the batch's call, with the values of ctx. It ends with the last
 // caller; a lease that the call may bring keeps it for as long as that could be used.
 //
 // It is made for one call and never reused: a hook of rueidis may keep it.
 func (b *Batch) context(ctx context.Context) context.Context {
-	if b.activity != nil && ctx.Done() == nil {
-		if _, limited := ctx.Deadline(); !limited {
-			return ctx // of a lone caller that cannot leave
-		}
-	}
 	var leaseEnd time.Time
 	if b.Lease.Span > 0 {
 		leaseEnd = time.Now().Add(b.Lease.Span)

@@ -20,13 +20,12 @@ type denials struct {
 	byID   sync.Map // ID -> *denial: read without a lock, written under mu
 
 	mu       sync.Mutex
-	count    int   // denials in byID
-	index    index // of the limiters in byID
-	sweeping bool  // a sweep is scheduled
-	// versions counts changes by a hash of the key. A denial that was read before a change is
-	// not kept after it.
+	count    int  // denials in byID
+	sweeping bool // a sweep is scheduled
+	// versions counts changes by a hash of the key: a denial holds only while the sum of those of its keys is that of
+	// its call. Few keys share a counter. If a change raises that of another key too, Redis is asked once more.
 	seed     maphash.Seed
-	versions [256]atomic.Uint64
+	versions [1 << 14]atomic.Uint64
 }
 
 // denial is a reply that denied permits.
@@ -38,6 +37,7 @@ type denial struct {
 	until    time.Duration // after dated, when they may be free
 	dated    time.Time     // when the call was sent, by the limiter's clock, without a monotonic reading
 	sent     time.Time     // the same by the clock of the process
+	version  uint64        // of the limiter then
 }
 
 // age returns how long ago the call of a denial was sent. It is the larger age of two clocks: the
@@ -67,17 +67,30 @@ func (l *Limiter) deny(ask Ask) (Result, bool) {
 	if d == nil {
 		return Result{}, false
 	}
-	answer, known := d.forecast.Denied(ask.Permits)
+	r, known := deniedBy(d.forecast, ask, since)
 	if !known {
 		return Result{}, false
 	}
-	answer.RetryAfter -= since
-	answer.ResetAfter -= since
-	r := Result{Answer: answer, From: FromMemory}
-	if ask.Each {
-		r.Parts = agedParts(d.forecast, ask.Permits, since)
-	}
+	r.From = FromMemory
 	return r, true
+}
+
+// deniedBy returns the result of a request that is denied by a forecast of that age. It returns false if the forecast
+// does not determine it.
+func deniedBy(f Forecast, ask Ask, age time.Duration) (r Result, known bool) {
+	r.Answer, known = f.Denied(ask.Permits)
+	r.RetryAfter -= age
+	r.ResetAfter = max(0, r.ResetAfter-age)
+	if !ask.Each {
+		return r, known
+	}
+	r.Parts = f.Parts(ask.Permits)
+	for i := range r.Parts {
+		p := &r.Parts[i]
+		p.RetryAfter, p.ResetAfter = max(0, p.RetryAfter-age), max(0, p.ResetAfter-age)
+		p.Allowed = p.RetryAfter == 0 // one part may have its permits free again while another denies
+	}
+	return r, known
 }
 
 // denyUntil answers a waiter from a cached denial. It returns an error if the permits cannot be free
@@ -99,8 +112,8 @@ func (l *Limiter) denyUntil(ask Ask, deadline time.Time, result *Result) error {
 }
 
 // cachedDenial returns the cached denial that covers a request, and how long ago its call was sent; nil if
-// there is none. The denial must be of as many permits or fewer, younger than maxAge, and from
-// before the time at which permits return.
+// there is none. The denial must be of as many permits or fewer, younger than maxAge, from before the time at which
+// permits return, and of the limiter's version.
 func (l *Limiter) cachedDenial(permits int64) (*denial, time.Duration) {
 	a := l.Engine.denials
 	found, ok := a.byID.Load(l.ID)
@@ -108,7 +121,7 @@ func (l *Limiter) cachedDenial(permits int64) (*denial, time.Duration) {
 		return nil, 0
 	}
 	d := found.(*denial) //nolint:errcheck,forcetypeassert // nothing else is there
-	if permits < d.permits || permits > d.forecast.Limit() {
+	if permits < d.permits || permits > d.forecast.Limit() || d.version != a.version(l) {
 		return nil, 0
 	}
 	// Below 0 if the clock was set back.
@@ -118,18 +131,6 @@ func (l *Limiter) cachedDenial(permits int64) (*denial, time.Duration) {
 		return nil, 0
 	}
 	return d, since
-}
-
-// agedParts returns the answer of each part to a request that is denied by a forecast of that age: one may have its
-// permits free again while another denies.
-func agedParts(f Forecast, permits int64, age time.Duration) []Answer {
-	parts := f.Parts(permits)
-	for i := range parts {
-		p := &parts[i]
-		p.RetryAfter, p.ResetAfter = max(0, p.RetryAfter-age), max(0, p.ResetAfter-age)
-		p.Allowed = p.RetryAfter == 0
-	}
-	return parts
 }
 
 // remember caches the denial of a batch, unless this Client has changed the limiter since the call
@@ -144,18 +145,18 @@ func (l *Limiter) remember(b *Batch) {
 	}
 	a := l.Engine.denials
 	d := &denial{limiter: l, forecast: b.Forecast, maxAge: min(a.maxAge, b.Forecast.Renew()/8), permits: b.Denied,
-		until: answer.RetryAfter, dated: b.sent.dated, sent: b.sent.at}
+		until: answer.RetryAfter, dated: b.sent.dated, sent: b.sent.at, version: b.sent.version}
 	// By the process's clock: the program's own may panic, and the callers of the next call wait.
 	if d.age(time.Now()) < min(d.until, d.maxAge) {
-		a.store(d, b.sent.version)
+		a.store(d)
 	}
 }
 
 // store is remember for a denial that has not ended.
-func (a *denials) store(d *denial, version uint64) {
+func (a *denials) store(d *denial) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.version(d.limiter) != version {
+	if a.version(d.limiter) != d.version {
 		return
 	}
 	if found, ok := a.byID.Load(d.limiter.ID); ok && found.(*denial).sent.After(d.sent) {
@@ -167,7 +168,6 @@ func (a *denials) store(d *denial, version uint64) {
 	}
 	a.byID.Store(d.limiter.ID, d)
 	a.count++
-	a.index.add(d.limiter)
 	if !a.sweeping {
 		a.sweeping = true
 		time.AfterFunc(sweepEvery, a.sweep)
@@ -176,9 +176,8 @@ func (a *denials) store(d *denial, version uint64) {
 
 // remove removes the denial of an ID. The denials are locked.
 func (a *denials) remove(id string) {
-	if before, ok := a.byID.LoadAndDelete(id); ok {
+	if _, found := a.byID.LoadAndDelete(id); found {
 		a.count--
-		a.index.remove(before.(*denial).limiter)
 	}
 }
 
@@ -191,11 +190,11 @@ func (a *denials) drop(d *denial) {
 	}
 }
 
-// sweep removes the denials that have ended by the clock of the process.
+// sweep removes the denials that have ended: by the clock of the process, or by a change.
 func (a *denials) sweep() {
 	now := time.Now()
 	for _, found := range a.byID.Range {
-		if d := found.(*denial); d.age(now) >= min(d.until, d.maxAge) {
+		if d := found.(*denial); d.age(now) >= min(d.until, d.maxAge) || d.version != a.version(d.limiter) {
 			a.drop(d)
 		}
 	}
@@ -221,35 +220,18 @@ func (a *denials) counter(key string) *atomic.Uint64 {
 	return &a.versions[maphash.String(a.seed, key)%uint64(len(a.versions))]
 }
 
-// forget removes the denials of the limiters that depend on a key. Calls that were sent before add none.
+// forget ends the denials of the limiters that depend on a key, also those of calls in flight.
 func (a *denials) forget(key string) {
-	if a == nil {
-		return
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.forgetLocked(key)
-}
-
-// forgetLocked is forget while the denials are locked.
-func (a *denials) forgetLocked(key string) {
-	a.counter(key).Add(1)
-	for _, id := range a.index.of(key) {
-		a.remove(id)
+	if a != nil {
+		a.counter(key).Add(1)
 	}
 }
 
-// forgetAfterGrant forgets the denials of limiters that share a key with one of which a call took permits:
-// they count what was free before. It returns the version for a denial of that call itself.
+// forgetAfterGrant ends the denials of limiters that share a key with one of which a call took permits: they count
+// what was free before. It returns the version for a denial of that call itself, which another change ends.
 func (a *denials) forgetAfterGrant(l *Limiter, version uint64) uint64 {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	unchanged := a.version(l) == version
 	for _, key := range l.DependsOn {
-		a.forgetLocked(key)
+		a.forget(key)
 	}
-	if unchanged {
-		version = a.version(l)
-	}
-	return version
+	return version + uint64(len(l.DependsOn))
 }

@@ -44,7 +44,6 @@ func TestDenials_AnyKeyChanges_DenialEnds(t *testing.T) {
 			}
 			change(t.Context(), g, "a", "b")
 			synctest.Wait()
-			assert.Zero(t, size(&g.denials.index.ids), "nothing is kept of what is forgotten")
 
 			// A denial is not stored if its limiter changed during the call.
 			f.Latency.Store(int64(100 * time.Millisecond))
@@ -53,7 +52,6 @@ func TestDenials_AnyKeyChanges_DenialEnds(t *testing.T) {
 			time.Sleep(10 * time.Second)
 			synctest.Wait()
 			assert.False(t, denies(&limiters[0].Limiter))
-			assert.Zero(t, size(&g.denials.index.ids))
 		})
 	}
 }

@@ -191,7 +191,7 @@ func TestLease_ArrivesWhileCallersWait_ServesThemFirst(t *testing.T) {
 	e.queue, e.calls = q, 1
 	b := &Batch{sent: sentBatch{at: time.Now()}, Lease: Lease{Span: time.Hour, Granted: 2, Lasts: time.Hour}}
 	l.Engine.hooked = true
-	l.end(t.Context(), e, b)
+	l.endShared(t.Context(), e, b)
 	assert.Len(t, q.woken, 1, "the queue is woken")
 	assert.False(t, l.fromLease(Ask{Permits: 1}, new(Result)), "behind a caller that waits")
 	fetched := func() time.Duration {

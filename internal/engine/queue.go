@@ -255,12 +255,8 @@ func (q *queue) deny(result *Result, w *waiter, ahead int64, now time.Time) {
 		return
 	}
 	age := now.Sub(q.forecastAt)
-	a, _ := q.forecast.Denied(w.Permits)
-	after := max(a.RetryAfter, q.forecast.Earliest(ahead, w.Permits))
-	a.RetryAfter, a.ResetAfter = max(soon, after-age), max(0, a.ResetAfter-age)
-	if result.Answer = a; w.Each {
-		result.Parts = agedParts(q.forecast, w.Permits, age)
-	}
+	*result, _ = deniedBy(q.forecast, w.Ask, age)
+	result.RetryAfter = max(soon, result.RetryAfter, q.forecast.Earliest(ahead, w.Permits)-age)
 }
 
 // soon is the RetryAfter of a waiter that is denied although its permits may be free: its reply has not arrived in

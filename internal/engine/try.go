@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync/atomic"
 	"time"
+
+	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
 // Try asks for permits without a wait for them. A caller that finds others of its limiter shares a call
@@ -42,9 +44,9 @@ func (l *Limiter) callRedis(ctx context.Context, ask Ask, result *Result) (unuse
 	b.sent.callers.Store(1)
 	ended := ctx.Done()
 	if ended == nil {
-		l.run(ctx, nil, b)
+		l.runLone(ctx, b)
 	} else {
-		go l.run(ctx, nil, b)
+		go l.runLone(ctx, b)
 	}
 	select {
 	case <-b.done:
@@ -58,6 +60,37 @@ func (l *Limiter) callRedis(ctx context.Context, ask Ask, result *Result) (unuse
 	err = l.takeResult(ctx, r, result)
 	g.lone.Put(b)
 	return ended == nil && err == nil, err
+}
+
+// runLone makes the call of a lone batch.
+func (l *Limiter) runLone(ctx context.Context, b *Batch) {
+	b.err = redisx.ErrNoReply // unless the call returns
+	defer l.endLone(ctx, b)
+	if _, limited := ctx.Deadline(); limited || ctx.Done() != nil { // else the caller cannot leave
+		ctx = b.context(ctx)
+	}
+	b.err = l.acquire(ctx, b)
+}
+
+// endLone ends a lone call.
+func (l *Limiter) endLone(ctx context.Context, b *Batch) {
+	if b.err != nil {
+		l.explainAbort(ctx, b)
+	}
+	l.finishRequests(b)
+	if l.Engine.hooked {
+		l.hookAnswer(nil, b)
+	}
+	b.activity.Add(-1)
+	if l.Engine.hooked {
+		l.hookEnd(b)
+	}
+	if len(b.Lost) > 0 {
+		l.refundLost(ctx, b)
+	}
+	if b.Requests[0].state.Load() == answered { // else its caller has left
+		b.done <- struct{}{}
+	}
 }
 
 // activities counts the lone calls and the entries, by a hash of their IDs. crowdedBit is set beside that number
@@ -234,12 +267,59 @@ func (e *entry) takeFirst() *Batch {
 // runs on the goroutine of a caller (inline), it sends one batch and leaves the others to another
 // goroutine.
 func (l *Limiter) sendBatches(ctx context.Context, e *entry, inline bool) {
-	for l.run(ctx, e, l.dispatch(e)) {
+	for l.runShared(ctx, e, l.dispatch(e)) {
 		ctx = context.Background() // the values of ctx belong to a caller of the first batch
 		if inline {
 			go l.sendBatches(ctx, e, false)
 			return
 		}
+	}
+}
+
+// runShared makes a shared call. It reports whether the entry has another batch to be sent.
+func (l *Limiter) runShared(ctx context.Context, e *entry, b *Batch) (again bool) {
+	b.err = redisx.ErrNoReply // unless the call returns
+	defer func() { again = l.endShared(ctx, e, b) }()
+	b.err = l.acquire(b.context(ctx), b)
+	return false
+}
+
+// endShared ends a shared call. It reports whether the entry has another batch to be sent. If this goroutine ends,
+// another one sends it.
+func (l *Limiter) endShared(ctx context.Context, e *entry, b *Batch) (again bool) {
+	g, aborted := l.Engine, b.err != nil && l.explainAbort(ctx, b)
+	e.mu.Lock()
+	l.finishRequests(b)
+	var discarded release
+	if g.hooked {
+		discarded = l.hookAnswer(e, b)
+	}
+	if again = e.endCall(); again && aborted {
+		again = false
+		go l.sendBatches(context.Background(), e, false)
+	}
+	g.registry.unlockEntry(e)
+	if g.hooked {
+		l.hookEnd(b)
+		discarded.runLater()
+	}
+	if len(b.Lost) > 0 {
+		l.refundLost(ctx, b)
+	}
+	b.wakeShared()
+	g.batches.Put(b)
+	return again
+}
+
+// wakeShared wakes the callers of a shared batch, and clears it for reuse.
+func (b *Batch) wakeShared() {
+	clear(b.Requests)
+	clear(b.Lost)
+	done := b.done
+	b.Requests, b.Lease, b.done, b.open = b.Requests[:0], Lease{}, nil, openBatch{}
+	b.Outcome = Outcome{Lost: b.Lost[:0]}
+	if done != nil {
+		close(done)
 	}
 }
 

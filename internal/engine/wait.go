@@ -7,6 +7,8 @@ import (
 	"hash/maphash"
 	"strconv"
 	"time"
+
+	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
 // Wait waits in the queue until permits are granted, and reports whether they were. It ends with
@@ -178,8 +180,39 @@ func (l *Limiter) callForQueue(e *entry, q *queue) {
 			go l.serve(e, q)
 		}
 	}()
-	l.run(context.Background(), e, &q.batch)
+	l.runQueued(context.Background(), e, &q.batch)
 	returned = true
+}
+
+// runQueued makes the call of a queue.
+func (l *Limiter) runQueued(ctx context.Context, e *entry, b *Batch) {
+	b.err = redisx.ErrNoReply // unless the call returns
+	defer l.endQueued(ctx, e, b)
+	b.err = l.acquire(b.context(ctx), b)
+}
+
+// endQueued ends the call of a queue.
+func (l *Limiter) endQueued(ctx context.Context, e *entry, b *Batch) {
+	g := l.Engine
+	if b.err != nil {
+		l.explainAbort(ctx, b)
+	}
+	e.mu.Lock()
+	l.finishRequests(b)
+	done := b.queue.applyReply(&g.callTime)
+	var discarded release
+	if g.hooked {
+		discarded = l.hookAnswer(e, b)
+	}
+	e.mu.Unlock()
+	if g.hooked {
+		l.hookEnd(b)
+		discarded.runLater()
+	}
+	if len(b.Lost) > 0 {
+		l.refundLost(ctx, b)
+	}
+	b.queue.wakeAll(done)
 }
 
 // revokeForFirst releases the leases if the first waiter needs their permits as well, and has the queue

@@ -28,10 +28,10 @@ var ceilings = []struct {
 	road             string
 	functions, files int
 }{
-	{"Keyed.TryAcquire", 32, 8},
-	{"Limiter.TryAcquire", 35, 12},
-	{"Keyed.TryAcquire, context that ends", 35, 8},
-	{"Acquire, which waits", 101, 17},
+	{"Keyed.TryAcquire", 30, 8},
+	{"Limiter.TryAcquire", 33, 12},
+	{"Keyed.TryAcquire, context that ends", 34, 8},
+	{"Acquire, which waits", 98, 17},
 	{"httplimit.Middleware(Each), a request", 114, 23},
 	{"rules, a reload", 111, 19},
 	{"rules, a file compiled for a middleware", 60, 20},

@@ -1,0 +1,216 @@
+package engine
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// Observer receives the events of an Engine, as rratelimiter.Observer documents. Its functions may
+// be nil.
+type Observer struct {
+	Decision  func(context.Context, Decision)
+	RedisCall func(context.Context, Call)
+	Waiting   func(context.Context, Waiting)
+	Places    func(Places)
+}
+
+// Decision is the result of a call for permits.
+type Decision struct {
+	Limiter      *Limiter
+	Permits      int64
+	Granted      bool
+	Charged      bool // taken whether they were free or not
+	Took, Waited time.Duration
+	From         Source // if Err is nil
+	Err          error
+}
+
+// Source is where a decision was made.
+type Source uint8
+
+// The sources.
+const (
+	FromRedis Source = iota
+	FromMemory
+	FromLease
+)
+
+// Call is a call to Redis that asked for permits.
+type Call struct {
+	Limiter         *Limiter
+	Requests        int
+	Permits, Leased int64
+	Took            time.Duration
+	Err             error
+	Initial         bool // the call set initial rates
+
+	began time.Time
+}
+
+// Waiting is a change of the number of waiters of a limiter.
+type Waiting struct {
+	Limiter        *Limiter
+	Change, Length int
+}
+
+// Places is a change of the places of an InFlight.
+type Places struct {
+	Name    string // of the InFlight
+	Change  int    // of those that the Client holds
+	Expired int    // that a call has removed, since their leases have ended
+}
+
+// observer is an Observer with its state in an Engine.
+type observer struct {
+	Observer
+	made time.Time
+
+	mu      sync.Mutex
+	waiting map[string]int // waiters by ID, if there are any
+}
+
+// newObserver returns nil for an Observer without functions.
+func newObserver(o *Observer) *observer {
+	if o == nil || o.Decision == nil && o.RedisCall == nil && o.Waiting == nil && o.Places == nil {
+		return nil
+	}
+	return &observer{Observer: *o, made: time.Now(), waiting: make(map[string]int)}
+}
+
+// clock returns the time since the Engine was made. It reads only the monotonic clock, which is
+// cheaper than time.Now.
+func (o *observer) clock() time.Duration { return time.Since(o.made) }
+
+// count adds to the number of waiters of an ID, and returns it.
+func (o *observer) count(id string, more int) int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	n := o.waiting[id] + more
+	if o.waiting[id] = n; n == 0 {
+		delete(o.waiting, id)
+	}
+	return n
+}
+
+// Observation observes a call for permits. The zero Observation reports nothing.
+type Observation struct {
+	Charged bool
+
+	observer      *observer
+	limiter       *Limiter
+	permits       int64
+	began, waited time.Duration
+}
+
+// Observe begins to observe a call for permits.
+func (l *Limiter) Observe(permits int64) Observation {
+	o := l.Engine.observer
+	if o == nil {
+		return Observation{}
+	}
+	return Observation{observer: o, limiter: l, permits: permits, began: o.clock()}
+}
+
+// Report reports the result of the call. The engine does nothing more for the call after that: a
+// hook that panics affects no other caller.
+func (v *Observation) Report(ctx context.Context, granted bool, from Source, err error) {
+	if o := v.observer; o != nil && o.Decision != nil {
+		o.Decision(ctx, Decision{
+			Limiter: v.limiter, Permits: v.permits, Granted: granted && err == nil, Charged: v.Charged,
+			Took: o.clock() - v.began, Waited: v.waited, From: from, Err: err,
+		})
+	}
+}
+
+// ReportDenial reports a call for permits that was denied without a call to Redis.
+func (l *Limiter) ReportDenial(ctx context.Context, permits int64, err error) {
+	observation := l.Observe(permits)
+	observation.Report(ctx, false, FromRedis, err)
+}
+
+// ReportExpired reports places that a call has removed, on a goroutine of its own: the hook may block.
+func (g *Engine) ReportExpired(name string, places int) {
+	if o := g.observer; o != nil && o.Places != nil && places > 0 {
+		go o.Places(Places{Name: name, Expired: places})
+	}
+}
+
+// wait runs wait, and reports its start and its end. The time counts as waiting if wait returns
+// true: it waited for permits.
+func (v *Observation) wait(ctx context.Context, wait func() (waited bool, err error)) error {
+	o := v.observer
+	if o == nil {
+		_, err := wait()
+		return err
+	}
+	if o.Waiting != nil {
+		report := func(change int) {
+			o.Waiting(ctx, Waiting{Limiter: v.limiter, Change: change, Length: o.count(v.limiter.ID, change)})
+		}
+		defer report(-1)
+		report(1)
+	}
+	began := o.clock()
+	waited, err := wait()
+	if waited {
+		v.waited = o.clock() - began
+	}
+	return err
+}
+
+// begin records that a batch is sent. A batch is sent again while its slot moves.
+func (o *observer) begin(l *Limiter, b *Batch) {
+	if o == nil || o.RedisCall == nil {
+		return
+	}
+	if b.sent.call == nil {
+		b.sent.call = &Call{Limiter: l, began: b.sent.at}
+	}
+	permits, _ := b.Wants()
+	b.sent.call.Requests, b.sent.call.Permits = len(b.Requests), permits
+}
+
+// finish sets the result of a call.
+func (c *Call) finish(leased int64, err error) {
+	if c == nil {
+		return
+	}
+	if c.Took, c.Err = time.Since(c.began), err; err == nil {
+		c.Leased = leased
+	}
+}
+
+// report reports a call to the observer, for a limiter that it served.
+func (c *Call) report(ctx context.Context, l *Limiter) {
+	c.Limiter = l
+	l.Engine.observer.RedisCall(ctx, *c)
+}
+
+// reportAlone reports a call that served no caller, on a goroutine of its own: the hook may block.
+func (c *Call) reportAlone() {
+	if c == nil {
+		return
+	}
+	go c.report(context.Background(), c.Limiter)
+}
+
+// assignCall makes the first caller that has not left report the call. The answers are final and
+// the entry is locked.
+func (b *Batch) assignCall() {
+	if b.sent.call == nil {
+		return
+	}
+	for _, r := range b.Requests {
+		if r.state.Load() == answered {
+			r.call, b.sent.call = b.sent.call, nil
+			return
+		}
+	}
+}
+
+// takeCall returns the call of a batch that is still to be reported, if any.
+func (b *Batch) takeCall() (c *Call) {
+	c, b.sent.call = b.sent.call, nil
+	return c
+}
