@@ -186,7 +186,7 @@ type testPlace struct {
 // the permits change. Requests share calls, and their places are renewed and returned, more than once and too late.
 // After each call exactly those permits are held whose lease has not ended by the latest clock.
 func TestInFlight_ReturnsRenewalsAndClocks_AreExact(t *testing.T) {
-	for seed := range uint64(redistest.Deep(10, 200)) {
+	for seed := range uint64(redistest.Deep(4, 200)) {
 		f, random := newClocked(t), rand.New(rand.NewPCG(seed, 0))
 		f.back = true
 		policies := []InFlight{{20, time.Second, true}, {20, 3 * time.Second, false}, {12, time.Second, false}}
@@ -275,20 +275,20 @@ func TestInFlight_ReturnsRenewalsAndClocks_AreExact(t *testing.T) {
 // TestInFlight_ManyGrants_AreExact: more leases end than a page has.
 func TestInFlight_ManyGrants_AreExact(t *testing.T) {
 	f := newClocked(t)
-	l := New(f.client, "name", InFlight{3000, time.Minute, false})
+	l := New(f.client, "name", InFlight{900, time.Minute, false})
 	f.set(begin - begin%1000)
 	var all []string
-	for range 2000 {
+	for range 600 {
 		all = append(all, f.hold(l, 1))
 	}
 	f.advance(time.Second)
-	large := f.hold(l, 1000)
+	large := f.hold(l, 300)
 	assert.False(t, redistest.Result(t, l.Take, 1).Allowed)
-	assert.EqualValues(t, 1000, f.giveBack(l, all[100:1100]...))
+	assert.EqualValues(t, 300, f.giveBack(l, all[10:310]...))
 	f.advance(59 * time.Second)
-	assert.True(t, redistest.Result(t, l.Take, 2000).Allowed, "the leases of 1000 grants have ended")
+	assert.True(t, redistest.Result(t, l.Take, 600).Allowed, "the leases of 300 grants have ended")
 	assert.False(t, redistest.Result(t, l.Take, 1).Allowed)
-	assert.EqualValues(t, 1000, f.giveBack(l, large))
+	assert.EqualValues(t, 300, f.giveBack(l, large))
 }
 
 // TestInFlight_ScriptStops_GrantsNoMore: a command is not permitted, at any point of a script.

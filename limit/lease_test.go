@@ -57,12 +57,10 @@ func TestLease_ShortWindow_LastsASixteenth(t *testing.T) {
 // TestLease_RandomCalls_MatchTheModels: a Client that leases decides as one that does not. Only
 // Remaining may be less: permits that were returned since the last reply do not count.
 func TestLease_RandomCalls_MatchTheModels(t *testing.T) {
-	for _, p := range comparedPolicies {
+	for i, p := range comparedPolicies {
 		d, _ := policy.Of(p)
 		leases := member{described: &d}.has("lease")
-		for name, opts := range map[string][]rratelimiter.Option{
-			"": nil, ", denials remembered": {rratelimiter.WithDenialCache(1 << 62)},
-		} {
+		for name, opts := range cacheOptions(i) {
 			t.Run(fmt.Sprintf("%T%+v%s", p, p, name), func(t *testing.T) {
 				redistest.Run(t, func(t *testing.T, redis *redistest.Fixture) {
 					leased := 0

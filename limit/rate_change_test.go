@@ -70,7 +70,7 @@ func TestRateLowered_ADenial_KeepsTheState(t *testing.T) {
 				report := func(l *Limiter) rratelimiter.Decision { // of a denial
 					return redistest.Result(t, Join(empty, l).TakeEach, 1)[1]
 				}
-				for percent := 5; percent < 100; percent += 10 {
+				for percent := 5; percent < 100; percent += redistest.Deep(30, 10) {
 					of := fmt.Sprint("{name}", percent)
 					want, l := report(open(of+"same")), open(of)
 					deny(t, f, l, want.Remaining+1)

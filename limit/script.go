@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"github.com/rratelimiter/rratelimiter/internal/include"
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
@@ -90,7 +91,6 @@ var (
 	list      = regexp.MustCompile(`\w+@@`)
 	least     = regexp.MustCompile(`min\((\w+)@@\)`)
 	single    = regexp.MustCompile(`^local (\w+) = `)
-	word      = regexp.MustCompile(`\w+`)
 	loop      = regexp.MustCompile(`^ *(for|while) `)
 	statement = regexp.MustCompile(`^(local |if |for |while |do$|return\b|[\w., ]+ = |[\w.]+\()`)
 )
@@ -202,13 +202,15 @@ func withLocals(text string) string {
 	lines := slices.Collect(strings.Lines(text))
 	level := func(line string) int { return len(line) - len(strings.TrimLeft(line, " ")) }
 	for declaration := range strings.Lines(included["head"]) {
-		use := regexp.MustCompile(`(^|[^\w.])` + single.FindStringSubmatch(declaration)[1] + `\b`)
-		at, last, outer := slices.IndexFunc(lines, use.MatchString), 0, len(text)
+		name := single.FindStringSubmatch(declaration)[1]
+		use := regexp.MustCompile(`(^|[^\w.])` + name + `\b`)
+		uses := func(line string) bool { return strings.Contains(line, name) && use.MatchString(line) }
+		at, last, outer := slices.IndexFunc(lines, uses), 0, len(text)
 		if at < 0 {
 			continue
 		}
 		for i, line := range lines {
-			if use.MatchString(line) {
+			if uses(line) {
 				last = i
 			}
 		}
@@ -234,7 +236,8 @@ func withLocals(text string) string {
 // wordsOf returns the words of a text.
 func wordsOf(text string) map[string]bool {
 	all := make(map[string]bool)
-	for _, w := range word.FindAllString(text, -1) {
+	separates := func(r rune) bool { return r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) }
+	for _, w := range strings.FieldsFunc(text, separates) {
 		all[w] = true
 	}
 	return all
