@@ -36,6 +36,12 @@ func Policies(all ...Policy) porcupine.Model {
 				next = append(next, s) // not applied
 			}
 			for _, at := range slices.Compact(slices.Clone(in.Readings)) {
+				if in.Call == Return { // it may find no place, since the call was not applied
+					after, none := s.clone(), in
+					none.Permits = 0
+					after.step(none, out, at)
+					next = append(next, after)
+				}
 				after := s.clone()
 				if in.Call == Reset {
 					after = policies(all)
@@ -77,10 +83,12 @@ func (s policies) step(in Input, out Output, at int64) bool {
 	case Reset: // the state is new
 		return true
 	case Return:
-		return slices.ContainsFunc(s, func(p Policy) bool {
-			places, held := p.Model.(*policymodel.InFlight)
-			return held && places.Return(at, in.Permits, in.From)
-		})
+		for _, p := range s {
+			if places, held := p.Model.(*policymodel.InFlight); held {
+				places.Return(at, in.Permits, in.From)
+			}
+		}
+		return true
 	case Release:
 		for _, p := range s {
 			p.Release(at, in.Permits)

@@ -34,19 +34,19 @@ func (m *InFlight) Charge(now, n int64) {
 // Release implements Model: only the holder of permits returns them.
 func (*InFlight) Release(int64, int64) {}
 
-// Return returns n permits of one grant that was made since a time, and reports whether there was one.
-func (m *InFlight) Return(now, n, since int64) bool {
+// Return returns n permits of a grant that was made since a time, if there is one, and the grants whose lease has ended.
+func (m *InFlight) Return(now, n, since int64) {
 	grants, at := m.at(now)
 	i := slices.IndexFunc(grants, func(g [2]int64) bool { return g[1] == n && g[0] >= since-since%1000+m.Lease })
-	if i < 0 {
-		return false
+	if i >= 0 {
+		grants = slices.Delete(grants, i, i+1)
 	}
-	if m.last = at; len(grants) == 1 {
-		m.grants = nil
-		return true
+	if len(grants) < len(m.grants) {
+		m.grants, m.last = grants, at
 	}
-	m.grants = slices.Delete(grants, i, i+1)
-	return true
+	if len(grants) == 0 {
+		m.grants = nil // and the clock is forgotten
+	}
 }
 
 // Free implements Model.
