@@ -81,8 +81,10 @@ func (l *Load) watchMachine(on rueidis.ClientOption) {
 			l.plain = append(l.plain, time.Now())
 		}
 		cancel()
+		answered := time.Now()
 		time.Sleep(pause)
 		ended := time.Now()
+		l.asleep = max(l.asleep, ended.Sub(answered)-pause)
 		if ended.Sub(begun) > stall {
 			l.stalls = append(l.stalls, span{begun, ended})
 		}

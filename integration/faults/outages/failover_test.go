@@ -2,6 +2,7 @@ package outages
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -129,7 +130,8 @@ func TestOutage_SentinelFailoverAfterPause_NoPermitIsLost(t *testing.T) {
 	sentinel := servers.NewSentinel(t)
 	master, err := sentinel.Master(t.Context())
 	require.NoError(t, err)
-	pauseWrites := []string{"CLIENT", "PAUSE", "10000", "WRITE"} // longer than the failover takes
+	// As long as a test waits for a failover.
+	pauseWrites := []string{"CLIENT", "PAUSE", strconv.FormatInt(settleTimeout.Milliseconds(), 10), "WRITE"}
 	if servers.VersionOf(t, master.Client(t)).Lacks(t, servers.PauseWrites) {
 		_, err := master.Do(t.Context(), pauseWrites...)
 		require.ErrorContains(t, err, "CLIENT")

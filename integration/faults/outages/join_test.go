@@ -90,10 +90,14 @@ func (l *Load) awaitJoin() bool {
 	if !l.allReplies {
 		most += l.join.unknown.Permits()
 	}
-	var released, lost int64 // permits of callers that left, and those of them that Redis may have lost
+	// Permits of callers that left, those of them that Redis may have lost, and those from before a loss of all data.
+	var released, lost, early int64
 	for _, g := range l.join.unknown.Grants() {
 		if g.Who == left {
 			released += g.Permits
+			if g.Start.Before(l.emptied) {
+				early += g.Permits
+			}
 			if l.losses != nil && !g.End.Before(l.losses[0].from) && !g.Start.After(l.losses[len(l.losses)-1].to) {
 				lost += g.Permits
 			}
@@ -103,9 +107,11 @@ func (l *Load) awaitJoin() bool {
 		quota, window, log, bucket, cells := taken[0], taken[1], taken[2], taken[3], taken[4]
 		// A release to a bucket subtracts what was refilled since the call, far less than a permit here: it
 		// may lack one more. quota has a release of its own, and a fault may end one of the two. A release
-		// of permits that Redis has lost finds no entry of the log, and returns others of the window.
-		return cells == window && (bucket == window || bucket == window+1) && window <= log && log <= window+lost &&
-			kept <= min(quota, log) && max(quota, log) <= most && quota <= log+released
+		// of permits that Redis has lost finds no entry of the log, and returns others of the cells. That of a slow
+		// call returns nothing to a window that is not much older. One that is slower than its call may reach a window
+		// that began after a loss of all data.
+		return (bucket == cells || bucket == cells+1) && cells <= log && log <= cells+lost &&
+			cells-early <= window && window <= cells+released && kept <= min(quota, log) && max(quota, log) <= most && quota <= log+released
 	}
 	for ended := time.Now().Add(settleTimeout); ; time.Sleep(20 * time.Millisecond) {
 		parts, err := l.join.limiter.Peek(context.Background())

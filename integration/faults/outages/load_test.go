@@ -69,8 +69,9 @@ type Load struct {
 
 	started time.Time
 	faults  []span
-	stalls  []span      // times in which the machine stalled
-	plain   []time.Time // when plain commands were answered, one after another with a pause
+	stalls  []span        // times in which the machine stalled
+	asleep  time.Duration // the longest time by which a sleep of this process was late, also in a fault
+	plain   []time.Time   // when plain commands were answered, one after another with a pause
 
 	stop    chan struct{}
 	callers sync.WaitGroup

@@ -98,7 +98,7 @@ func (o *Outcome) RequireCalm(most Most) {
 			listed([]ledger.Failure{failure}, failure.Kind))
 	}
 	o.requireLoad()
-	var stood time.Duration // the longest stall that is no part of a fault
+	stood := o.asleep // or the longest stall that is no part of a fault
 	for _, s := range o.stalls {
 		if !slices.ContainsFunc(o.faults,
 			func(fault span) bool { return !s.to.Before(fault.from) && !s.from.After(fault.to) }) {
@@ -106,7 +106,8 @@ func (o *Outcome) RequireCalm(most Most) {
 		}
 	}
 	require.LessOrEqual(o.t, o.latest.Get(), late+2*stood,
-		"%d calls outlived their contexts by more than %v; a plain command took up to %v", o.lateCalls.Load(), late, stood)
+		"%d calls outlived their contexts by more than %v; a plain command or a sleep was late by %v", o.lateCalls.Load(),
+		late, stood)
 	require.Zero(o.t, o.missing, "permits are missing one interval after the end")
 	require.True(o.t, o.allTaken, "permits were counted but not there to take")
 }

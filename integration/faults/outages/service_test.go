@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -52,9 +53,8 @@ func TestOutage_MasterBecomesReplicaBehindOneAddress_ClientDialsAgain(t *testing
 		}
 	}
 	require.Empty(t, dialing.reports(), "it has dialed before an outage begins")
-	reports := old.reports()
-	require.NotEmpty(t, reports)
-	require.Contains(t, reports[0], "READONLY")
+	readOnly := func(report string) bool { return strings.Contains(report, "READONLY") }
+	require.True(t, slices.ContainsFunc(old.reports(), readOnly), "%q", old.reports()) // others come of a busy machine
 }
 
 // TestOutage_ServerStaysReplica_OneDialASecond: no storm of connections, and none stays open.
