@@ -111,7 +111,8 @@ func (l *Load) awaitJoin() bool {
 		// call returns nothing to a window that is not much older. One that is slower than its call may reach a window
 		// that began after a loss of all data.
 		return (bucket == cells || bucket == cells+1) && cells <= log && log <= cells+lost &&
-			cells-early <= window && window <= cells+released && kept <= min(quota, log) && max(quota, log) <= most && quota <= log+released
+			cells-early <= window && window <= cells+released &&
+			kept <= min(quota, log) && max(quota, log) <= most && quota <= log+released
 	}
 	for ended := time.Now().Add(settleTimeout); ; time.Sleep(20 * time.Millisecond) {
 		parts, err := l.join.limiter.Peek(context.Background())
