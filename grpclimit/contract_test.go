@@ -44,17 +44,17 @@ var middleware = gatetest.Middleware{
 }
 
 func TestUnaryServerInterceptor_SharedContract_IsKept(t *testing.T) {
-	gatetest.TestServer(t, middleware)
+	gatetest.TestServerWiring(t, middleware)
 }
 
 func TestStreamServerInterceptor_SharedContract_IsKept(t *testing.T) {
 	streams := middleware
 	streams.Server = newStreamServer
-	gatetest.TestServer(t, streams)
+	gatetest.TestServerWiring(t, streams)
 }
 
 func TestUnaryClientInterceptor_SharedContract_IsKept(t *testing.T) {
-	gatetest.TestClient(t, middleware)
+	gatetest.TestClientWiring(t, middleware)
 }
 
 func TestUnaryServerInterceptor_OddCalls_GetNoMoreThanPlainOnes(t *testing.T) {

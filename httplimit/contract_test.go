@@ -34,9 +34,9 @@ var middleware = gatetest.Middleware{
 	},
 }
 
-func TestMiddleware_SharedContract_IsKept(t *testing.T) { gatetest.TestServer(t, middleware) }
+func TestMiddleware_SharedContract_IsKept(t *testing.T) { gatetest.TestServerWiring(t, middleware) }
 
-func TestTransport_SharedContract_IsKept(t *testing.T) { gatetest.TestClient(t, middleware) }
+func TestTransport_SharedContract_IsKept(t *testing.T) { gatetest.TestClientWiring(t, middleware) }
 
 func TestMiddleware_OddRequests_GetNoMoreThanPlainOnes(t *testing.T) {
 	gatetest.TestChoices(t, []string{gatetest.ByHeader, gatetest.ByClient},

@@ -81,70 +81,90 @@ const (
 )
 
 // TestServer runs the contract of middleware in front of a handler.
-func TestServer(t *testing.T, m Middleware) {
-	for name, test := range map[string]func(*testing.T, Middleware){
-		"NoLimiter_NilOfAnyType_PassesRequest":         testNoLimiter,
-		"Choose_Fails_FollowsTheFailureMode":           testFailure,
-		"InvalidRequest_AnyMode_IsRefusedWithoutRetry": testInvalid,
-		"Cost_AboveRemaining_IsDenied":                 testCost,
-		"EachRedisson_TwoKeys_AreIndependent":          testEachRedisson,
-		"EachRedisson_RateIsGone_BeginsAgain":          testRateIsGone,
-		"EachRedisson_RateOfJava_Counts":               testRateOfJava,
-		"Wait_PermitsInTime_DelaysTheRequest":          testWait,
-		"Wait_LimiterOfAnotherKind_DelaysTheRequest":   testWaitForAnotherKind,
-		"MaxWaiting_BoundReached_DeniesAtOnce":         testMaxWaiting,
-		"Spread_Denied_DelaysTheRetry":                 testSpread,
-		"Spread_ManyDenied_RetryAtDifferentTimes":      testSpreadOfMany,
-		"Shadow_Denied_Passes":                         testShadow,
-		"OnFailure_SlowRedis_DelaysUpToTheDeadline":    testSlowRedis,
-		"Local_SeveralPolicies_ReportsShare":           testShare,
-		"Local_UnknownPoliciesOrTooSmall_IsClosed":     testNoShare,
-		"Local_RegisteredPolicy_HasNameAndShare":       testRegisteredPolicy,
-		"Settle_FinalCost_IsTaken":                     testSettle,
-		"Settle_ClientGoneOrHandlerPanics_IsApplied":   testSettleAfterTheEnd,
-		"Settle_LaterWindow_RefundsNothing":            testSettleInALaterWindow,
-		"Settle_ImpossibleCost_Fails":                  testSettleFails,
-		"Settle_Outage_IsReportedAtTheDeadline":        testSettleInAnOutage,
-		"Settle_LocalShare_IsCharged":                  testSettleShare,
-		"InFlight_RequestEnds_ReturnsThePlace":         testPlaces,
-		"InFlight_LeaseEnds_ReturnsNothingOfOthers":    testPlaceOfALongRequest,
-		"InFlight_ManyRequests_NoMoreThanPlacesRun":    testManyOnPlaces,
-		"InFlight_WaitBelowTheGuess_IsServed":          testWaitForAPlace,
-		"InFlight_Outage_ShareIsHeld":                  testShareOfPlaces,
-		"InFlight_Outage_ReturnIsRepeated":             testPlaceInAnOutage,
-		"InFlight_NoPlaceFree_ReturnsBeforeTheEnd":     testPlaceBeforeTheEnd,
-		"InFlight_CallbackPanics_ReturnsThePlace":      testPlaceAfterPanic,
-		"InFlight_Renew_HoldsForTheRequest":            testRenewedPlace,
-		"InFlight_ShortOutage_PlacesReturnAfterIt":     testPlaceAfterAnOutage,
-		"Settings_Invalid_Panics":                      testInvalidSettings,
-		"OnFailure_Mistake_LetsNoRequestPass":          testMistake,
-		"OnFailure_NeverGranted_IsDeniedInAnOutage":    testMistakeInAnOutage,
-		"Wait_ContextEnds_IsDeniedWithRetry":           testWaitIsCutShort,
-		"Address_UntrustedPeer_HeaderIsIgnored":        testAddress,
-		"Address_Bits_ChooseTheNetwork":                testIPBits,
-	} {
-		t.Run(name, func(t *testing.T) { test(t, m) })
+func TestServer(t *testing.T, m Middleware) { run(t, m, serverWiring, serverRules) }
+
+// TestServerWiring runs the part of the contract that the package of a protocol may break.
+func TestServerWiring(t *testing.T, m Middleware) { run(t, m, serverWiring) }
+
+// TestClient runs the contract of middleware for outgoing requests.
+func TestClient(t *testing.T, m Middleware) { run(t, m, clientWiring, clientRules) }
+
+// TestClientWiring is TestServerWiring for outgoing requests.
+func TestClientWiring(t *testing.T, m Middleware) { run(t, m, clientWiring) }
+
+func run(t *testing.T, m Middleware, parts ...map[string]func(*testing.T, Middleware)) {
+	for _, part := range parts {
+		for name, test := range part {
+			t.Run(name, func(t *testing.T) { test(t, m) })
+		}
 	}
 }
 
-// TestClient runs the contract of middleware for outgoing requests.
-func TestClient(t *testing.T, m Middleware) {
-	for name, test := range map[string]func(*testing.T, Middleware){
-		"Wait_SeveralRequests_AreSentInOrder":       testSentInOrder,
-		"Wait_NoPermitsInTime_FailsAtOnce":          testNotSent,
-		"MaxWaiting_BoundReached_DoesNotSend":       testMaxWaitingToSend,
-		"OnFailure_SlowRedis_FollowsTheMode":        testSendInAnOutage,
-		"Shadow_Denied_SendsAtOnce":                 testSendInShadow,
-		"RetryAfter_ServerDenies_PausesTheKey":      testPause,
-		"RetryAfter_RequestWaits_AppliesToIt":       testPauseWhileWaiting,
-		"RetryAfter_OwnMiddleware_FirstRetryPasses": testFirstRetry,
-		"RetryAfter_LimiterWithPause_PausesAll":     testPauseOfAll,
-		"RetryAfter_PauseEndedInRedis_RequestsGoOn": testPauseEnds,
-		"RetryAfter_RedisFails_PausesAlone":         testPauseInAnOutage,
-		"InFlight_RequestEnds_ReturnsThePlace":      testPlacesOfAClient,
-	} {
-		t.Run(name, func(t *testing.T) { test(t, m) })
-	}
+// serverWiring is the part of a server that the package of a protocol may break.
+var serverWiring = map[string]func(*testing.T, Middleware){
+	"NoLimiter_NilOfAnyType_PassesRequest":         testNoLimiter,
+	"Choose_Fails_FollowsTheFailureMode":           testFailure,
+	"InvalidRequest_AnyMode_IsRefusedWithoutRetry": testInvalid,
+	"Cost_AboveRemaining_IsDenied":                 testCost,
+	"EachRedisson_TwoKeys_AreIndependent":          testEachRedisson,
+	"Wait_PermitsInTime_DelaysTheRequest":          testWait,
+	"MaxWaiting_BoundReached_DeniesAtOnce":         testMaxWaiting,
+	"Spread_Denied_DelaysTheRetry":                 testSpread,
+	"Shadow_Denied_Passes":                         testShadow,
+	"OnFailure_SlowRedis_DelaysUpToTheDeadline":    testSlowRedis,
+	"Local_RegisteredPolicy_HasNameAndShare":       testRegisteredPolicy,
+	"Settle_FinalCost_IsTaken":                     testSettle,
+	"Settle_ClientGoneOrHandlerPanics_IsApplied":   testSettleAfterTheEnd,
+	"Settle_Outage_IsReportedAtTheDeadline":        testSettleInAnOutage,
+	"InFlight_RequestEnds_ReturnsThePlace":         testPlaces,
+	"InFlight_NoPlaceFree_ReturnsBeforeTheEnd":     testPlaceBeforeTheEnd,
+	"InFlight_CallbackPanics_ReturnsThePlace":      testPlaceAfterPanic,
+	"Settings_Invalid_Panics":                      testInvalidSettings,
+	"Wait_ContextEnds_IsDeniedWithRetry":           testWaitIsCutShort,
+	"Address_UntrustedPeer_HeaderIsIgnored":        testAddress,
+	"Address_Bits_ChooseTheNetwork":                testIPBits,
+}
+
+// serverRules is the part of a server that package gate alone decides.
+var serverRules = map[string]func(*testing.T, Middleware){
+	"EachRedisson_RateIsGone_BeginsAgain":        testRateIsGone,
+	"EachRedisson_RateOfJava_Counts":             testRateOfJava,
+	"Wait_LimiterOfAnotherKind_DelaysTheRequest": testWaitForAnotherKind,
+	"Spread_ManyDenied_RetryAtDifferentTimes":    testSpreadOfMany,
+	"Local_SeveralPolicies_ReportsShare":         testShare,
+	"Local_UnknownPoliciesOrTooSmall_IsClosed":   testNoShare,
+	"Settle_LaterWindow_RefundsNothing":          testSettleInALaterWindow,
+	"Settle_ImpossibleCost_Fails":                testSettleFails,
+	"Settle_LocalShare_IsCharged":                testSettleShare,
+	"InFlight_LeaseEnds_ReturnsNothingOfOthers":  testPlaceOfALongRequest,
+	"InFlight_ManyRequests_NoMoreThanPlacesRun":  testManyOnPlaces,
+	"InFlight_WaitBelowTheGuess_IsServed":        testWaitForAPlace,
+	"InFlight_Outage_ShareIsHeld":                testShareOfPlaces,
+	"InFlight_Outage_ReturnIsRepeated":           testPlaceInAnOutage,
+	"InFlight_Renew_HoldsForTheRequest":          testRenewedPlace,
+	"InFlight_ShortOutage_PlacesReturnAfterIt":   testPlaceAfterAnOutage,
+	"OnFailure_Mistake_LetsNoRequestPass":        testMistake,
+	"OnFailure_NeverGranted_IsDeniedInAnOutage":  testMistakeInAnOutage,
+}
+
+// clientWiring is the part of a client that the package of a protocol may break.
+var clientWiring = map[string]func(*testing.T, Middleware){
+	"Wait_NoPermitsInTime_FailsAtOnce":          testNotSent,
+	"MaxWaiting_BoundReached_DoesNotSend":       testMaxWaitingToSend,
+	"OnFailure_SlowRedis_FollowsTheMode":        testSendInAnOutage,
+	"Shadow_Denied_SendsAtOnce":                 testSendInShadow,
+	"RetryAfter_ServerDenies_PausesTheKey":      testPause,
+	"RetryAfter_OwnMiddleware_FirstRetryPasses": testFirstRetry,
+	"InFlight_RequestEnds_ReturnsThePlace":      testPlacesOfAClient,
+}
+
+// clientRules is the part of a client that package gate alone decides.
+var clientRules = map[string]func(*testing.T, Middleware){
+	"Wait_SeveralRequests_AreSentInOrder":       testSentInOrder,
+	"RetryAfter_RequestWaits_AppliesToIt":       testPauseWhileWaiting,
+	"RetryAfter_LimiterWithPause_PausesAll":     testPauseOfAll,
+	"RetryAfter_PauseEndedInRedis_RequestsGoOn": testPauseEnds,
+	"RetryAfter_RedisFails_PausesAlone":         testPauseInAnOutage,
 }
 
 // hour returns a window of an hour.
