@@ -6,7 +6,7 @@
 //	limiter := fallback.New(quota, fallback.OnFailure(limit.Local(0.1)))
 //	from, err := limiter.Acquire(ctx, 1)
 //
-// Each call reports the [Source] of its decision. Options are words without a prefix, such as
+// Each call reports the [rratelimiter.Source] of its decision. Options are words without a prefix, such as
 // [Deadline], as in package httplimit.
 package fallback
 
@@ -37,24 +37,11 @@ type Limiter struct {
 	limiter limit.Joinable
 }
 
-// Source is where a decision came from.
-type Source int
-
-// The sources.
+// The sources beside [rratelimiter.FromRedis], which are also the leases and the denial cache of the Client here.
 const (
-	Redis Source = iota + 1 // or the leases and the denial cache of the Client
-	Share                   // the local share of the limit, see [limit.Local]
-	Mode                    // [limit.Open] or [limit.Closed], without any count
+	FromShare rratelimiter.Source = "share" // the local share of the limit, see [limit.Local]
+	FromMode  rratelimiter.Source = "mode"  // [limit.Open] or [limit.Closed], without any count
 )
-
-// String returns "redis", "share" or "mode".
-func (s Source) String() string {
-	names := [...]string{Redis: "redis", Share: "share", Mode: "mode"}
-	if s < Redis || s > Mode {
-		return fmt.Sprintf("Source(%d)", int(s))
-	}
-	return names[s]
-}
 
 // ErrClosed is part of the error of a call that Redis did not decide, and that the mode refuses. The
 // error of Redis is part of it too.
@@ -94,64 +81,66 @@ func open(guard *outage.Guard, mode limit.FailureMode, limiter limit.Joinable) *
 // [Deadline]. The Decision of the mode [limit.Open] has only Allowed. If the mode refuses, the error is
 // [ErrClosed]. Invalid arguments, a limiter without a rate and ctx have the errors of the wrapped
 // limiter, in every mode.
-func (l *Limiter) Take(ctx context.Context, permits int64) (rratelimiter.Decision, Source, error) {
+func (l *Limiter) Take(ctx context.Context, permits int64) (rratelimiter.Decision, rratelimiter.Source,
+	error) {
 	a, from, err := l.ask(ctx, permits, 0)
 	return a.Decision, from, err
 }
 
 // TryAcquire is [Limiter.Take] without the numbers.
-func (l *Limiter) TryAcquire(ctx context.Context, permits int64) (bool, Source, error) {
+func (l *Limiter) TryAcquire(ctx context.Context, permits int64) (bool, rratelimiter.Source, error) {
 	return l.TryAcquireWithin(ctx, permits, 0)
 }
 
 // TryAcquireWithin takes permits as soon as they are free, if that is within the timeout. It returns
 // false at once if that is not possible. If Redis fails or hangs meanwhile, the mode decides; with
 // [limit.Local], the caller waits for the share, and for Redis again as soon as that answers.
-func (l *Limiter) TryAcquireWithin(ctx context.Context, permits int64, timeout time.Duration) (bool, Source, error) {
+func (l *Limiter) TryAcquireWithin(ctx context.Context, permits int64, timeout time.Duration) (bool,
+	rratelimiter.Source, error) {
 	a, from, err := l.ask(ctx, permits, max(0, timeout))
 	return a.Decision.Allowed, from, err
 }
 
 // TakeWithin is [Limiter.TryAcquireWithin] with the numbers, as [limit.Limiter.TakeWithin] has them.
-func (l *Limiter) TakeWithin(ctx context.Context, permits int64, timeout time.Duration) (rratelimiter.Decision, Source,
-	error) {
+func (l *Limiter) TakeWithin(ctx context.Context, permits int64, timeout time.Duration) (rratelimiter.Decision,
+	rratelimiter.Source, error) {
 	a, from, err := l.ask(ctx, permits, max(0, timeout))
 	return a.Decision, from, err
 }
 
 // Acquire is [Limiter.TryAcquireWithin] without a timeout: it waits until ctx ends. If it fails, it
 // holds no permits.
-func (l *Limiter) Acquire(ctx context.Context, permits int64) (Source, error) {
+func (l *Limiter) Acquire(ctx context.Context, permits int64) (rratelimiter.Source, error) {
 	_, from, err := l.ask(ctx, permits, outage.Forever)
 	return from, err
 }
 
 // ask takes permits, or waits for them. An Answer without an error is complete, with its Receipt.
-func (l *Limiter) ask(ctx context.Context, permits int64, wait time.Duration) (a outage.Answer, from Source,
-	err error) {
+func (l *Limiter) ask(ctx context.Context, permits int64, wait time.Duration) (a outage.Answer,
+	from rratelimiter.Source, err error) {
 	switch {
 	case l.limiter == nil:
-		return a, 0, fmt.Errorf("%w: fallback: the limiter is nil", rratelimiter.ErrNoClient)
+		return a, "", fmt.Errorf("%w: fallback: the limiter is nil", rratelimiter.ErrNoClient)
 	case permits < 1:
-		return a, 0, fmt.Errorf("%w: %d permits of %q requested, want at least 1", rratelimiter.ErrInvalidPermits, permits,
+		return a, "", fmt.Errorf("%w: %d permits of %q requested, want at least 1", rratelimiter.ErrInvalidPermits, permits,
 			l.limiter.Name())
 	case ctx.Err() != nil:
-		return a, 0, ctx.Err()
+		return a, "", ctx.Err()
 	}
 	a = l.guard.Ask(ctx, outage.Request{Limiter: l.limiter, Permits: permits, Mode: l.mode, Wait: wait})
 	switch {
 	case a.Result == limit.Canceled, outage.IsMistake(a.Err):
-		return outage.Answer{}, 0, a.Err
+		return outage.Answer{}, "", a.Err
 	case a.Result == limit.FailedOpen:
 		a.Decision = rratelimiter.Decision{Allowed: true}
 		a.Receipt = receipt.Receipt{Permits: permits, Local: func(int64) {}} // there is nothing to settle
-		return a, Mode, nil
+		return a, FromMode, nil
 	case a.Result == limit.FailedClosed:
-		return outage.Answer{}, Mode, fmt.Errorf("%w: limiter %q: %w", ErrClosed, l.limiter.Name(), a.Err)
+		return outage.Answer{}, FromMode, fmt.Errorf("%w: limiter %q: %w", ErrClosed, l.limiter.Name(), a.Err)
 	case a.Local:
-		from = Share
+		from = FromShare
 	default:
-		from, err = Redis, a.Err
+		from, err = rratelimiter.FromRedis, a.Err
 	}
 	if wait == outage.Forever && err == nil && !a.Decision.Allowed {
 		err = fmt.Errorf("%w: %d permits of %q are not free", ErrClosed, permits, l.limiter.Name())

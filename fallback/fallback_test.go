@@ -46,16 +46,16 @@ func runEach(t *testing.T, test func(t *testing.T, f *redistest.Fixture, limiter
 }
 
 // answer is the result of a call as text.
-func answer(allowed bool, from Source, err error) string {
+func answer(allowed bool, from rratelimiter.Source, err error) string {
 	switch {
 	case errors.Is(err, ErrClosed):
-		return "refused by " + from.String()
+		return "refused by " + string(from)
 	case err != nil:
 		return err.Error()
 	case !allowed:
-		return "denied by " + from.String()
+		return "denied by " + string(from)
 	}
-	return "granted by " + from.String()
+	return "granted by " + string(from)
 }
 
 // TestLimiter_RedisAway_ModeDecides: the first call has the deadline, the others return at once, and
@@ -226,7 +226,6 @@ func TestLimiter_InvalidCall_HasItsError(t *testing.T) {
 			func() { New(none, OnFailure(limit.Local(0.5))) })
 		joined := limit.Join(none, limit.New(client, "x", minute))
 		assert.Panics(t, func() { New(joined, OnFailure(limit.Local(0.5))) })
-		assert.Equal(t, "Source(0) redis share mode", fmt.Sprint(Source(0), Redis, Share, Mode))
 	})
 }
 
@@ -261,7 +260,7 @@ func TestLimiter_StallShorterThanDeadline_IsNoFailure(t *testing.T) {
 		allowed, from, err := l.TryAcquireWithin(t.Context(), 1, 50*time.Millisecond)
 		assert.NoError(t, err)
 		assert.False(t, allowed)
-		assert.Equal(t, Redis, from)
+		assert.Equal(t, rratelimiter.FromRedis, from)
 		f.Latency.Store(0)
 		time.Sleep(time.Minute)
 	})
@@ -302,7 +301,7 @@ func TestTakeWithin_RedisAnswers_HasItsNumbers(t *testing.T) {
 		}{{-1, denied}, {time.Second, denied}, {time.Hour, granted}} {
 			d, from, err := l.TakeWithin(t.Context(), 3, test.timeout)
 			require.NoError(t, err)
-			assert.Equal(t, Redis, from)
+			assert.Equal(t, rratelimiter.FromRedis, from)
 			assert.Equal(t, test.want, d, test.timeout)
 		}
 	})

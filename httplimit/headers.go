@@ -167,27 +167,22 @@ func appendNumber(text []byte, parameter string, n int64) []byte {
 // which they do not grow. A t that is unknown or below a second is left out. No t is later than
 // Retry-After.
 func limits(v *visit) string {
-	text := make([]byte, 0, 64)
+	text, share := make([]byte, 0, 64), 0.0
+	if v.Local {
+		share = float64(v.Ask.Mode)
+	}
 	if len(v.Each) == 0 {
 		name := v.Description.Term(v.Description.Single(v.Decision)).Name
-		text = appendLimit(text, name, v.Decision.Remaining, until(v, 0), v.Decision.RetryAfter)
+		text = appendLimit(text, name, v.Decision.Remaining, v.Description.Until(&v.Outcome, share, 0), v.Decision.RetryAfter)
 	}
 	for i, d := range v.Each {
 		if !hasQuota(v, i) {
 			continue
 		}
-		text = appendLimit(text, v.Description.Term(i).Name, d.Remaining, until(v, i), v.Decision.RetryAfter)
+		window := v.Description.Until(&v.Outcome, share, i)
+		text = appendLimit(text, v.Description.Term(i).Name, d.Remaining, window, v.Decision.RetryAfter)
 	}
 	return string(text)
-}
-
-// until returns a time during which no more permits of a policy are free, 0 if it is unknown.
-func until(v *visit, i int) time.Duration {
-	share := 0.0
-	if v.Local {
-		share = float64(v.Ask.Mode)
-	}
-	return v.Description.Until(&v.Outcome, share, i)
 }
 
 // hasQuota reports whether a policy has one: a Pause has none.

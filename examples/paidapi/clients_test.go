@@ -215,11 +215,11 @@ func TestClients_RedisAway_ShareServes(t *testing.T) {
 	limiter := fallback.New(quota, fallback.OnFailure(limit.Local(0.1))) // one of ten processes
 	from, err := limiter.Acquire(ctx, 1)
 	require.NoError(t, err)
-	assert.Equal(t, fallback.Redis, from)
+	assert.Equal(t, rratelimiter.FromRedis, from)
 	redis.Close()
 	from, err = limiter.Acquire(ctx, 1)
 	require.NoError(t, err)
-	assert.Equal(t, fallback.Share, from)
+	assert.Equal(t, fallback.FromShare, from)
 
 	var taken limit.Taken
 	perMinute := limit.SlidingLog{Permits: 90_000, Interval: 61 * time.Second}

@@ -35,7 +35,7 @@ func TestOutage_PauseAndStop_FallbackDecidesUntilTheEnd(t *testing.T) {
 		limiter := fallback.New(window, fallback.OnFailure(limit.Open),
 			fallback.OnRedisChange(func(_ string, up bool, _ error) { changes <- up }))
 		other := limiter.With(limit.New(redis, "other", policy))
-		take := func(l *fallback.Limiter) fallback.Source {
+		take := func(l *fallback.Limiter) rratelimiter.Source {
 			t.Helper()
 			_, source, err := l.TryAcquire(t.Context(), 1)
 			require.NoError(t, err)
@@ -62,12 +62,12 @@ func TestOutage_PauseAndStop_FallbackDecidesUntilTheEnd(t *testing.T) {
 			require.Equal(t, want, decisions[0].Remaining)
 		}
 
-		require.Equal(t, fallback.Redis, take(limiter))
+		require.Equal(t, rratelimiter.FromRedis, take(limiter))
 		id := container.GetContainerID()
 		_, err = docker.ContainerPause(t.Context(), id, client.ContainerPauseOptions{})
 		require.NoError(t, err)
 		await(false)
-		require.Equal(t, fallback.Mode, take(limiter))
+		require.Equal(t, fallback.FromMode, take(limiter))
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		defer cancel()
 		_, err = window.TryAcquire(ctx, 1)
@@ -75,15 +75,15 @@ func TestOutage_PauseAndStop_FallbackDecidesUntilTheEnd(t *testing.T) {
 		_, err = docker.ContainerUnpause(t.Context(), id, client.ContainerUnpauseOptions{})
 		require.NoError(t, err)
 		await(true)
-		require.Equal(t, fallback.Redis, take(limiter))
+		require.Equal(t, rratelimiter.FromRedis, take(limiter))
 
 		// The server saves its keys as it stops.
 		require.NoError(t, container.Stop(t.Context(), nil))
 		await(false)
-		require.Equal(t, fallback.Mode, take(limiter))
+		require.Equal(t, fallback.FromMode, take(limiter))
 		require.NoError(t, container.Start(t.Context()))
 		await(true)
-		require.Equal(t, fallback.Redis, take(limiter))
+		require.Equal(t, rratelimiter.FromRedis, take(limiter))
 		free(7)
 	})
 }

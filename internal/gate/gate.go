@@ -324,7 +324,9 @@ func (v *Visit[R]) canSettle(cost int64) bool {
 // A client that has its response may send the next request at once. So if the grant left no place free, End waits
 // until its place is returned, for at most a deadline.
 func (v *Visit[R]) End(status int) {
-	defer v.waitForPlaces()
+	if v.Receipt.Hold != nil || v.Before != nil {
+		defer v.waitForPlaces()
+	}
 	v.end(status, !v.Passes())
 }
 

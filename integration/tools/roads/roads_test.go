@@ -32,10 +32,10 @@ var ceilings = []struct {
 	{"Limiter.TryAcquire", 33, 12},
 	{"Keyed.TryAcquire, context that ends", 34, 8},
 	{"Acquire, which waits", 98, 17},
-	{"httplimit.Middleware(Each), a request", 114, 23},
-	{"rules, a reload", 111, 19},
-	{"rules, a file compiled for a middleware", 60, 20},
-	{"rules, a request", 148, 33},
+	{"httplimit.Middleware(Each), a request", 112, 23},
+	{"rules, a reload", 110, 19},
+	{"rules, a file compiled for a middleware", 55, 22},
+	{"rules, a request", 143, 32},
 }
 
 // The most stack that a lone call uses until it reaches the Redis client.
