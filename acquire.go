@@ -39,14 +39,14 @@ const (
 // Arguments sets the arguments of the acquire script.
 func (w *wire) Arguments(b *engine.Batch, now time.Time) {
 	total, detail := b.Wants()
-	leases := b.Lease.Span > 0
+	prefetches := b.Prefetch.Span > 0
 	hint, _, interval, perClient := w.hint().seen.get()
 	b.AllKeys = b.AllKeys || perClient // see namedKeys
 	ended, permits, flags, runs := "", "", "", ""
 	if hint != "" && !w.client.engine.ServerTime() {
 		ended = strconv.FormatInt(now.UnixMilli()-interval, 10)
 	}
-	if total != 1 || leases {
+	if total != 1 || prefetches {
 		permits = strconv.FormatInt(total, 10)
 	}
 	switch {
@@ -61,15 +61,16 @@ func (w *wire) Arguments(b *engine.Batch, now time.Time) {
 	}
 	switch {
 	case len(b.Requests) == 0:
-		runs = " " // a lease alone, and not a request for one permit
+		runs = " " // a prefetch alone, and not a request for one permit
 	case len(b.Requests) > 1 || b.Ordered || detail:
 		runs = engine.Runs(b.Requests)
 	}
 	cursor := "" // of the call before: Answer sets it
-	b.Args = append(b.Args[:0], w.client.engine.Millis(now), w.client.member(total, leases), hint, ended, permits, cursor,
-		flags, runs)
-	if leases {
-		b.Args = append(b.Args, strconv.FormatInt(b.Lease.Permits, 10), strconv.FormatInt(b.Lease.Span.Milliseconds(), 10))
+	b.Args = append(b.Args[:0], w.client.engine.Millis(now), w.client.member(total, prefetches), hint, ended, permits,
+		cursor, flags, runs)
+	if prefetches {
+		b.Args = append(b.Args, strconv.FormatInt(b.Prefetch.Permits, 10),
+			strconv.FormatInt(b.Prefetch.Span.Milliseconds(), 10))
 	}
 	for b.Args[len(b.Args)-1] == "" {
 		b.Args = b.Args[:len(b.Args)-1]

@@ -18,30 +18,30 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
-// TestRelease_LeasesOfOthers_AreReleasedLast: the permits that another process has leased and not
-// used return when its lease ends, whatever this process releases.
-func TestRelease_LeasesOfOthers_AreReleasedLast(t *testing.T) {
-	for name, ownLease := range map[string]bool{"a plain grant": false, "a lease of its own": true} {
+// TestRelease_PrefetchesOfOthers_AreReleasedLast: the permits that another process has prefetched and not
+// used return when its prefetch ends, whatever this process releases.
+func TestRelease_PrefetchesOfOthers_AreReleasedLast(t *testing.T) {
+	for name, ownPrefetch := range map[string]bool{"a plain grant": false, "a prefetch of its own": true} {
 		runWithRedis(t, name, func(t *testing.T, f *fixture) {
 			l := f.limiter(Rate{Permits: 100, Interval: time.Hour})
 			f.RequireGranted(l, 1)
 			other := New(f.Conn)
-			lease := f.leased(other, 20, time.Second/2)
-			if ownLease {
-				f.leased(l.wire.client, 30, time.Second)
+			prefetch := f.prefetched(other, 20, time.Second/2)
+			if ownPrefetch {
+				f.prefetched(l.wire.client, 30, time.Second)
 			} else {
 				f.RequireGranted(l, 30)
 			}
 			require.NoError(t, l.Release(t.Context(), 31))
 			f.RequireAvailable(l, 80)
-			assert.Equal(t, []string{lease}, f.members())
-			require.NoError(t, other.Limiter("limiter").wire.refund(t.Context(), 20, lease[:17], 20, ""))
+			assert.Equal(t, []string{prefetch}, f.members())
+			require.NoError(t, other.Limiter("limiter").wire.refund(t.Context(), 20, prefetch[:17], 20, ""))
 			f.RequireAvailable(l, 100)
-			lease = f.leased(other, 20, time.Second/2)
+			prefetch = f.prefetched(other, 20, time.Second/2)
 			f.RequireGranted(l, 1)
 			require.NoError(t, l.Release(t.Context(), 5))
 			f.RequireAvailable(l, 84)
-			require.NoError(t, other.Limiter("limiter").wire.refund(t.Context(), 20, lease[:17], 20, ""))
+			require.NoError(t, other.Limiter("limiter").wire.refund(t.Context(), 20, prefetch[:17], 20, ""))
 			f.RequireAvailable(l, 100)
 		})
 	}
@@ -62,7 +62,7 @@ func TestRelease_MoreThanAPageHasExpired_TakesFromThoseThatCount(t *testing.T) {
 // permits, as Redisson does for a request for 0.
 func TestRelease_GrantsWithoutPermits_ReturnsThoseBehindThem(t *testing.T) {
 	for _, empty := range []int{255, 256, 257, 1000} {
-		for _, ahead := range []time.Duration{0, time.Minute} { // as grants, and as leases
+		for _, ahead := range []time.Duration{0, time.Minute} { // as grants, and as prefetches
 			withRedis(t, func(t *testing.T, f *fixture) {
 				l := f.limiter(Rate{Permits: 10, Interval: time.Hour})
 				for i := range empty {
@@ -71,7 +71,7 @@ func TestRelease_GrantsWithoutPermits_ReturnsThoseBehindThem(t *testing.T) {
 				}
 				time.Sleep(time.Second)
 				f.RequireGranted(l, 1)
-				f.leased(l.wire.client, 6, 2*ahead)
+				f.prefetched(l.wire.client, 6, 2*ahead)
 				require.NoError(t, l.Release(t.Context(), 3), "%d", empty)
 				f.RequireAvailable(l, 6)
 				assert.EqualValues(t, 4, f.sum(), "%d", empty)
@@ -174,14 +174,14 @@ func TestRefund_ReleaseCutTheGrant_RefundsTheRest(t *testing.T) {
 	}
 }
 
-// TestRefund_ReleasesOfRedisson_FreeNoOtherPermits: a lease and a plain grant are refunded after releases of
+// TestRefund_ReleasesOfRedisson_FreeNoOtherPermits: a prefetch and a plain grant are refunded after releases of
 // Redisson 4.7.0, which leave the grants, and of its main branch, in any order. Only what 4.7.0 has released is drift,
 // and a count corrects it.
 func TestRefund_ReleasesOfRedisson_FreeNoOtherPermits(t *testing.T) {
 	for _, test := range []struct {
-		releases     []int64 // below 0: of 4.7.0
-		drift        int64
-		lease, plain int64 // that the members hold after the releases
+		releases        []int64 // below 0: of 4.7.0
+		drift           int64
+		prefetch, plain int64 // that the members hold after the releases
 	}{
 		{[]int64{25}, 0, 20, 25}, {[]int64{60}, 0, 10, 0}, {[]int64{70}, 0, 0, 0}, {[]int64{100}, 0, 0, 0},
 		{[]int64{-25}, 25, 20, 50}, {[]int64{-25, 60}, 10, 10, 0}, {[]int64{60, -5}, 5, 10, 0},
@@ -190,7 +190,7 @@ func TestRefund_ReleasesOfRedisson_FreeNoOtherPermits(t *testing.T) {
 		runWithRedis(t, fmt.Sprint(test.releases), func(t *testing.T, f *fixture) {
 			l := f.limiter(Rate{Permits: 100, Interval: time.Hour})
 			f.granted(l, "a", 50)
-			lease := f.leased(l.wire.client, 20, time.Second)
+			prefetch := f.prefetched(l.wire.client, 20, time.Second)
 			synctest.Wait()
 			for _, permits := range test.releases {
 				if permits < 0 {
@@ -200,10 +200,10 @@ func TestRefund_ReleasesOfRedisson_FreeNoOtherPermits(t *testing.T) {
 				}
 			}
 			assert.Equal(t, test.drift, f.drift())
-			require.NoError(t, l.wire.refund(t.Context(), 15, lease[:17], 20, ""))
-			assert.EqualValues(t, test.plain+max(0, test.lease-15), f.sum(), "the lease returns what it has")
+			require.NoError(t, l.wire.refund(t.Context(), 15, prefetch[:17], 20, ""))
+			assert.EqualValues(t, test.plain+max(0, test.prefetch-15), f.sum(), "the prefetch returns what it has")
 			require.NoError(t, f.refund(l, "a", 30, 50))
-			assert.EqualValues(t, max(0, test.plain-30)+max(0, test.lease-15), f.sum(), "in use")
+			assert.EqualValues(t, max(0, test.plain-30)+max(0, test.prefetch-15), f.sum(), "in use")
 			assert.LessOrEqual(t, f.drift(), test.drift)
 			f.recount(l)
 			assert.Zero(t, f.drift())
@@ -262,10 +262,10 @@ func TestAcquireScript_SetIsNotPermitted_NextCallCounts(t *testing.T) {
 func TestReceipt_CallersOfOneCall_EachRefundsItsOwn(t *testing.T) {
 	const callers, others, rate, interval = 12, 300, 10_000, 10 * time.Second
 	for name, opts := range map[string][]Option{
-		"plain":             nil,
-		"server time":       {WithServerTime()},
-		"lease":             {WithLease(100 * time.Millisecond)},
-		"lease, their time": {WithLease(100 * time.Millisecond), WithServerTime()},
+		"plain":                nil,
+		"server time":          {WithServerTime()},
+		"prefetch":             {WithPrefetch(100 * time.Millisecond)},
+		"prefetch, their time": {WithPrefetch(100 * time.Millisecond), WithServerTime()},
 	} {
 		runWithRedis(t, name, func(t *testing.T, f *fixture) {
 			l := f.limiter(Rate{Permits: rate, Interval: interval}, opts...)
@@ -294,7 +294,7 @@ func TestReceipt_CallersOfOneCall_EachRefundsItsOwn(t *testing.T) {
 			}
 			all.Wait()
 			f.Latency.Store(0)
-			f.fill(other, others, 1) // a lease ends, too
+			f.fill(other, others, 1) // a prefetch ends, too
 			for i, r := range receipts {
 				if i%2 == 0 {
 					all.Go(func() { assert.NoError(t, r.Refund(t.Context(), r.Permits)) })

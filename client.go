@@ -19,19 +19,19 @@ import (
 // which PerClient limiters distinguish clients. A program needs one Client per Redis.
 //
 // A Client is safe for concurrent use and needs no Close; its user closes the rueidis client. It
-// keeps the state of a limiter while calls wait or are in flight, while permits are leased, and
+// keeps the state of a limiter while calls wait or are in flight, while permits are prefetched, and
 // while a denial is cached. Besides, it keeps the last known rate of at most 65,536 limiters. No
 // goroutine outlives the last command to Redis by more than a tenth of a second. A command may
-// outlive its caller, and leases are released when they end. Calls of the zero Client fail with
+// outlive its caller, and prefetches are released when they end. Calls of the zero Client fail with
 // [ErrNoClient].
 type Client struct {
 	sealed
-	redis    rueidis.Client
-	id       string
-	mapName  func(string) string
-	settings engine.Settings
-	engine   *engine.Engine
-	leaseID  uint64 // in the members of grants with leased permits: see newLeaseID
+	redis      rueidis.Client
+	id         string
+	mapName    func(string) string
+	settings   engine.Settings
+	engine     *engine.Engine
+	prefetchID uint64 // in the members of grants with prefetched permits: see newPrefetchID
 	// Of waiters: see WithWaitJitter.
 	waitJitter time.Duration
 	hints      hints
@@ -101,8 +101,8 @@ func WithWaitJitter(d time.Duration) Option {
 // New returns a Client on a rueidis client for a single Redis, Sentinel or Redis Cluster. It sends
 // nothing. With a nil client, calls fail with [ErrNoClient].
 func New(client rueidis.Client, opts ...Option) *Client {
-	c := &Client{redis: client, id: uuid.NewString(), leaseID: newLeaseID(), settings: engine.Settings{Redis: client},
-		waitJitter: defaultWaitJitter}
+	c := &Client{redis: client, id: uuid.NewString(), prefetchID: newPrefetchID(),
+		settings: engine.Settings{Redis: client}, waitJitter: defaultWaitJitter}
 	for _, opt := range opts {
 		if opt != nil {
 			opt(c)
@@ -165,7 +165,7 @@ func (c *Client) Limiter(name string, opts ...LimiterOption) *Limiter {
 	}
 	l.calls = engine.Limiter{
 		Engine: c.engine, ID: id, Name: name, Policy: "redisson", DependsOn: l.wire.keys[:1], Protocol: &l.wire,
-		Leases: true,
+		Prefetches: true,
 	}
 	return l
 }
@@ -222,37 +222,37 @@ func WithDenialCache(maxAge time.Duration) Option {
 	}
 }
 
-// WithLease lets the Client prefetch permits of busy limiters and grant them from memory for up to
+// WithPrefetch lets the Client prefetch permits of busy limiters and grant them from memory for up to
 // d, in whole milliseconds from 1 ms to 1 s. It prefetches as many permits as were requested in the
 // last d. Limiters that are rarely used ask Redis every time.
 //
-// A lease is strict: Redis counts its permits as taken at the lease's end, so that no window of one
+// A prefetch is strict: Redis counts its permits as taken at the prefetch's end, so that no window of one
 // interval holds more than the rate. The price: permits return up to d later, and other clients
-// find fewer permits free. A lease takes at most half of the free permits, and never the last
+// find fewer permits free. A prefetch takes at most half of the free permits, and never the last
 // eighth of the rate. It lasts at most a sixteenth of the interval. A limiter that expires sooner
-// than an interval after the lease has none.
+// than an interval after the prefetch has none.
 //
-// Unused permits are released when the lease ends, by [Client.Flush], and when this Client changes
+// Unused permits are released when the prefetch ends, by [Client.Flush], and when this Client changes
 // the limiter in any way. If another process renames the limiter meanwhile, they cannot be
-// released: they return when they expire. The same holds for the leased permits of a process that
+// released: they return when they expire. The same holds for the prefetched permits of a process that
 // ended without [Client.Flush].
 //
-// The Client sees a change by another client when the lease ends: if Java lowers the rate, at most
-// the leased permits are used beyond the new rate. No permit is granted after a lease's end by the
+// The Client sees a change by another client when the prefetch ends: if Java lowers the rate, at most
+// the prefetched permits are used beyond the new rate. No permit is granted after a prefetch's end by the
 // process's clocks. Only a permit whose check has just passed can be used some nanoseconds later. If the
-// clock that dates grants jumps forward, leased permits can be used on top of the rate until the lease ends.
-// In package limit, FixedWindow and Calendar lease, and a limiter of several of these. A Decision
-// about leased permits counts what other clients had taken at the last reply of Redis.
-func WithLease(d time.Duration) Option {
+// clock that dates grants jumps forward, prefetched permits can be used on top of the rate until the prefetch ends.
+// In package limit, FixedWindow and Calendar prefetch, and a limiter of several of these. A Decision
+// about prefetched permits counts what other clients had taken at the last reply of Redis.
+func WithPrefetch(d time.Duration) Option {
 	return func(c *Client) {
 		if d < time.Millisecond || d > time.Second || d%time.Millisecond != 0 {
-			c.err = fmt.Errorf("%w: WithLease(%v), want whole milliseconds from 1ms to 1s", ErrInvalidOption, d)
+			c.err = fmt.Errorf("%w: WithPrefetch(%v), want whole milliseconds from 1ms to 1s", ErrInvalidOption, d)
 		}
-		c.settings.Lease = d
+		c.settings.Prefetch = d
 	}
 }
 
-// Flush releases the unused permits of all leases, and of leases whose calls are in flight. It waits
+// Flush releases the unused permits of all prefetches, and of prefetches whose calls are in flight. It waits
 // until counts of drift have ended. Call it when the program ends. If Redis fails or ctx ends first,
 // Flush returns the error, and the permits return when they expire.
 func (c *Client) Flush(ctx context.Context) error {

@@ -204,8 +204,8 @@ func TestLimiter_InvalidInput_IsRefusedUnsent(t *testing.T) {
 		all(new(Client).Limiter("limiter"), ctx, ErrNoClient)
 		all(new(Limiter), ctx, ErrNoClient)
 		for _, option := range []Option{
-			WithWaitJitter(-1), WithLease(0), WithLease(-time.Millisecond), WithLease(1500 * time.Microsecond),
-			WithLease(time.Second + time.Millisecond),
+			WithWaitJitter(-1), WithPrefetch(0), WithPrefetch(-time.Millisecond), WithPrefetch(1500 * time.Microsecond),
+			WithPrefetch(time.Second + time.Millisecond),
 		} {
 			all(New(f.Conn, option).Limiter("limiter"), ctx, ErrInvalidOption)
 		}

@@ -223,11 +223,11 @@ func ExampleLimiter_Release() {
 }
 
 // A busy program takes permits in advance. Flush returns those that it has not used when it ends.
-func ExampleWithLease() {
+func ExampleWithPrefetch() {
 	redis := connect()
 	ctx := context.Background()
 
-	client := rratelimiter.New(redis, rratelimiter.WithLease(100*time.Millisecond))
+	client := rratelimiter.New(redis, rratelimiter.WithPrefetch(100*time.Millisecond))
 	limiter := client.Limiter("events",
 		rratelimiter.InitialRate(rratelimiter.Rate{Permits: 1000, Interval: time.Minute}))
 	for range 100 {

@@ -12,20 +12,20 @@ import (
 // forecast is the state of a limiter in a reply of the acquire script, from which waiting times
 // follow.
 type forecast struct {
-	now      int64 // of the call, Unix milliseconds
-	rate     int64
-	interval time.Duration
-	reset    time.Duration // until all permits are free, if the reply has it
-	free     int64         // below 0 if more than the rate is taken
-	returns  []returning   // when permits return, the earliest first; at most a page
-	leased   time.Duration // when the first leased ones return; 0 without leases
-	expires  time.Duration // KeepAlive, 0 for none
-	lag      time.Duration // of waiters: see turns
+	now        int64 // of the call, Unix milliseconds
+	rate       int64
+	interval   time.Duration
+	reset      time.Duration // until all permits are free, if the reply has it
+	free       int64         // below 0 if more than the rate is taken
+	returns    []returning   // when permits return, the earliest first; at most a page
+	prefetched time.Duration // when the first prefetched ones return; 0 without prefetches
+	expires    time.Duration // KeepAlive, 0 for none
+	lag        time.Duration // of waiters: see turns
 }
 
-// leaseGrace is how long after the end of a lease its unused permits are expected, as in
+// prefetchGrace is how long after the end of a prefetch its unused permits are expected, as in
 // internal/include/waits.lua. Most return earlier.
-const leaseGrace = 50 * time.Millisecond
+const prefetchGrace = 50 * time.Millisecond
 
 // returning is the number of permits that return within a time, earlier ones included.
 type returning struct {
@@ -34,12 +34,12 @@ type returning struct {
 }
 
 // add appends a pair of the script: milliseconds, and the permits that return then, below 0 for
-// those of a lease.
+// those of a prefetch.
 func (f *forecast) add(after, permits int64) {
 	if permits < 0 {
 		permits = -permits
-		if f.leased == 0 {
-			f.leased = millis(after)
+		if f.prefetched == 0 {
+			f.prefetched = millis(after)
 		}
 	}
 	if n := len(f.returns); n > 0 {
@@ -173,8 +173,8 @@ func (f *forecast) Earliest(ahead, permits int64) time.Duration {
 	wanted := ahead + permits
 	rounds := (wanted - 1) / f.rate
 	after, _ := f.after(wanted - rounds*f.rate)
-	if grace := min(leaseGrace, f.interval); f.leased > 0 && f.leased-grace < after {
-		after = max(0, max(after, f.leased)-grace)
+	if grace := min(prefetchGrace, f.interval); f.prefetched > 0 && f.prefetched-grace < after {
+		after = max(0, max(after, f.prefetched)-grace)
 	}
 	if f.interval > 0 && rounds > int64((engine.Never-after)/f.interval) {
 		return engine.Never

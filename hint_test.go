@@ -169,7 +169,7 @@ func TestWithDenialCache_LimiterChanges_DenialIsForgotten(t *testing.T) {
 // drift returns value + permits in the set - rate.
 func (f *fixture) drift() int64 {
 	f.Helper()
-	synctest.Wait() // a lease that arrives between the two reads below would look like drift
+	synctest.Wait() // a prefetch that arrives between the two reads below would look like drift
 	value := f.Stored("{limiter}:value")
 	return value + f.sum() - f.rate()
 }

@@ -14,7 +14,7 @@ type LimiterOption func(*Limiter)
 // limiter that has expired by its KeepAlive, or was lost with the data of Redis, begins again.
 //
 // Open a limiter with the same InitialRate everywhere in a program. Limiters of one name and Client
-// share waiters and leases only then.
+// share waiters and prefetches only then.
 //
 // RedisCall of an [Observer] reports the calls for permits that set it.
 //

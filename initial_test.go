@@ -25,7 +25,7 @@ var needRate = []string{"TryAcquire", "TryAcquireWithin", "TakeWithin", "Acquire
 
 func TestInitialRate_NoRateInRedis_EachCallSetsItInOneMoreRoundTrip(t *testing.T) {
 	for _, name := range needRate {
-		for _, opts := range [][]Option{nil, {WithDenialCache(time.Second)}, {WithLease(time.Second)}} {
+		for _, opts := range [][]Option{nil, {WithDenialCache(time.Second)}, {WithPrefetch(time.Second)}} {
 			runWithRedis(t, fmt.Sprint(name, len(opts)), func(t *testing.T, f *fixture) {
 				for _, rate := range []Rate{initial, {Permits: 10, Interval: time.Second, Type: PerClient}} {
 					f.Redis.FlushAll()
@@ -36,7 +36,7 @@ func TestInitialRate_NoRateInRedis_EachCallSetsItInOneMoreRoundTrip(t *testing.T
 
 					time.Sleep(time.Minute)
 					f.Redis.FlushDB()
-					_, err := l.Exists(t.Context()) // ends what a lease returns
+					_, err := l.Exists(t.Context()) // ends what a prefetch returns
 					require.NoError(t, err)
 					f.countedNow(l)
 					sent := f.Sent.Load()

@@ -206,8 +206,8 @@ func (l *Limiter) ExpireTime(ctx context.Context) (time.Time, error) {
 
 // Rename moves the limiter with all its state to a new name: rename. It replaces a limiter of that
 // name. The Limiter itself keeps its old name, unlike Redisson's object. Permits that another
-// process has leased under the old name cannot be released: they return when they expire, an
-// interval after the lease.
+// process has prefetched under the old name cannot be released: they return when they expire, an
+// interval after the prefetch.
 //
 // The error is [ErrNotInitialized] if the limiter has no configuration. On a cluster it is
 // [ErrCrossSlot] if the names are in different slots. It is [ErrInvalidName] if the names share

@@ -13,27 +13,27 @@ const (
 	permitsBytes = 4
 )
 
-// leaseMark is the beginning of the random part of a grant with leased permits. The scripts distinguish
-// a lease by it from a grant of a client whose clock is ahead.
-const leaseMark = "LEAS"
+// prefetchMark is the beginning of the random part of a grant with prefetched permits. The scripts distinguish
+// a prefetch by it from a grant of a client whose clock is ahead.
+const prefetchMark = "LEAS"
 
-// newLeaseID returns the first random bytes of the members of a Client's leases: the mark, and four
+// newPrefetchID returns the first random bytes of the members of a Client's prefetches: the mark, and four
 // random bytes.
-func newLeaseID() uint64 {
-	return uint64(rand.Uint32())<<32 | uint64(binary.LittleEndian.Uint32([]byte(leaseMark)))
+func newPrefetchID() uint64 {
+	return uint64(rand.Uint32())<<32 | uint64(binary.LittleEndian.Uint32([]byte(prefetchMark)))
 }
 
-// leaseIDBytes returns the Client's lease ID as members have it.
-func (c *Client) leaseIDBytes() string {
-	return string(binary.LittleEndian.AppendUint64(nil, c.leaseID))
+// prefetchIDBytes returns the Client's prefetch ID as members have it.
+func (c *Client) prefetchIDBytes() string {
+	return string(binary.LittleEndian.AppendUint64(nil, c.prefetchID))
 }
 
-// member returns the member of a new grant of n permits. A grant with leased permits has the Client's
-// lease ID in its first random bytes.
-func (c *Client) member(n int64, leases bool) string {
+// member returns the member of a new grant of n permits. A grant with prefetched permits has the Client's
+// prefetch ID in its first random bytes.
+func (c *Client) member(n int64, prefetches bool) string {
 	first := rand.Uint64()
-	if leases {
-		first = c.leaseID
+	if prefetches {
+		first = c.prefetchID
 	}
 	grant := append(make([]byte, 0, 1+randomLength), randomLength)
 	grant = binary.LittleEndian.AppendUint64(grant, first)

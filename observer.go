@@ -25,7 +25,7 @@ type Observer struct {
 
 	// RedisCall reports each call to Redis that asks for permits, once, however many pages of a
 	// script it took. It runs for one of the callers that the call served. If it served none (all
-	// have left or still wait, or it fetched a lease), it runs on a goroutine of its own with
+	// have left or still wait, or it prefetched permits), it runs on a goroutine of its own with
 	// [context.Background].
 	RedisCall func(context.Context, RedisCallInfo)
 
@@ -62,21 +62,21 @@ type Source string
 
 // The sources.
 const (
-	FromRedis  Source = "redis"  // a reply of Redis to this request
-	FromMemory Source = "memory" // the denial cache ([WithDenialCache])
-	FromLease  Source = "lease"  // leased permits ([WithLease])
-	FromNone   Source = ""       // no decision: an error, or the context ended
+	FromRedis    Source = "redis"    // a reply of Redis to this request
+	FromMemory   Source = "memory"   // the denial cache ([WithDenialCache])
+	FromPrefetch Source = "prefetch" // prefetched permits ([WithPrefetch])
+	FromNone     Source = ""         // no decision: an error, or the context ended
 )
 
 // RedisCallInfo is one call to Redis.
 type RedisCallInfo struct {
-	Name     string        // of the limiter, as a caller opened it
-	Policy   string        // as in DecisionInfo
-	Requests int           // of the call
-	Permits  int64         // requested by them
-	Leased   int64         // permits that the call leased
-	Took     time.Duration // until its reply
-	Err      error         // as those callers get it
+	Name       string        // of the limiter, as a caller opened it
+	Policy     string        // as in DecisionInfo
+	Requests   int           // of the call
+	Permits    int64         // requested by them
+	Prefetched int64         // permits that the call prefetched
+	Took       time.Duration // until its reply
+	Err        error         // as those callers get it
 
 	// Initial reports that Redis had no rate, and that the call sent that of [InitialRate]: the
 	// limiter is new, has expired, or was lost with the data of Redis.
@@ -133,7 +133,7 @@ func (o *Observer) hooks() *engine.Observer {
 	if hooks.RedisCall != nil {
 		result.RedisCall = func(ctx context.Context, c engine.Call) {
 			hooks.RedisCall(ctx, RedisCallInfo{
-				Name: c.Limiter.Name, Policy: c.Limiter.Policy, Requests: c.Requests, Permits: c.Permits, Leased: c.Leased,
+				Name: c.Limiter.Name, Policy: c.Limiter.Policy, Requests: c.Requests, Permits: c.Permits, Prefetched: c.Prefetched,
 				Took: c.Took, Err: c.Err, Initial: c.Initial,
 			})
 		}
@@ -151,4 +151,4 @@ func (o *Observer) hooks() *engine.Observer {
 	return result
 }
 
-var sources = [...]Source{engine.FromRedis: FromRedis, engine.FromMemory: FromMemory, engine.FromLease: FromLease}
+var sources = [...]Source{engine.FromRedis: FromRedis, engine.FromMemory: FromMemory, engine.FromPrefetch: FromPrefetch}

@@ -298,23 +298,23 @@ func TestKeepAlive_RateChanges_StateLastsAsReported(t *testing.T) {
 	}
 }
 
-// TestLease_RateChanges_NoWindowHoldsMore: another Client lowers the rate, which keeps the grants, while permits are
-// leased by the old one. Their grant is dated at the lease's end, and lasts as long as the limiter.
-func TestLease_RateChanges_NoWindowHoldsMore(t *testing.T) {
+// TestPrefetch_RateChanges_NoWindowHoldsMore: another Client lowers the rate, which keeps the grants, while permits are
+// prefetched by the old one. Their grant is dated at the prefetch's end, and lasts as long as the limiter.
+func TestPrefetch_RateChanges_NoWindowHoldsMore(t *testing.T) {
 	const span, interval = 50 * time.Millisecond, time.Second
 	for name, keepAlive := range map[string]time.Duration{"": 0, ", expires": interval + span} {
-		t.Run("lease"+name, func(t *testing.T) {
+		t.Run("prefetch"+name, func(t *testing.T) {
 			withRedis(t, func(t *testing.T, f *fixture) {
 				rate := Rate{Permits: 1000, Interval: interval, KeepAlive: keepAlive}
 				f.limiter(rate)
 				var grants []time.Time
-				leased := 0
-				l := New(f.Conn, WithLease(span), WithObserver(&Observer{Decision: func(_ context.Context, d DecisionInfo) {
+				prefetched := 0
+				l := New(f.Conn, WithPrefetch(span), WithObserver(&Observer{Decision: func(_ context.Context, d DecisionInfo) {
 					if d.Granted {
 						grants = append(grants, time.Now())
 					}
-					if d.Granted && d.Source == FromLease {
-						leased++
+					if d.Granted && d.Source == FromPrefetch {
+						prefetched++
 					}
 				}})).Limiter("limiter")
 				f.Latency.Store(int64(500 * time.Microsecond))
@@ -325,7 +325,7 @@ func TestLease_RateChanges_NoWindowHoldsMore(t *testing.T) {
 					}
 				}
 				use(span)
-				require.Greater(t, leased, 50)
+				require.Greater(t, prefetched, 50)
 				lower := Rate{Permits: 100, Interval: interval, KeepAlive: keepAlive}
 				require.NoError(t, New(f.QuickConn()).Limiter("limiter").SetRate(t.Context(), lower, KeepState()))
 				changed := time.Now()

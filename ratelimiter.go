@@ -139,7 +139,7 @@ func (l *Limiter) Acquire(ctx context.Context, permits int64) error {
 }
 
 // Release returns permits before they expire: release(permits). It takes them off the oldest
-// grants, also those of other callers; permits that other Clients have leased come last. So release
+// grants, also those of other callers; permits that other Clients have prefetched come last. So release
 // only permits that were taken less than an interval ago. Older ones have returned already, and
 // Release would free those of other callers. Releasing more than is taken frees all permits. 0 does
 // nothing, and less is [ErrInvalidPermits].
@@ -151,7 +151,7 @@ func (l *Limiter) Release(ctx context.Context, permits int64) error {
 		return err
 	}
 	for permits > 0 {
-		args := []string{l.wire.client.nowText(), strconv.FormatInt(permits, 10), l.wire.client.leaseIDBytes()}
+		args := []string{l.wire.client.nowText(), strconv.FormatInt(permits, 10), l.wire.client.prefetchIDBytes()}
 		reply, err := engine.Change(ctx, l.wire.client.engine, l.wire.keys[:1],
 			func(ctx context.Context) (redisx.Reply, error) { return l.wire.pages(ctx, releaseScript, args) })
 		if err != nil {

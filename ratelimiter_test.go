@@ -124,8 +124,8 @@ func TestAvailablePermits_SlotMoves_CountsAtTheLastAttempt(t *testing.T) {
 	})
 }
 
-// TestLimiter_RandomCalls_MatchTheModel: with all fields of a Decision. Leased permits are taken
-// until an interval after their lease, so a Client that leases may deny more, and promises no more.
+// TestLimiter_RandomCalls_MatchTheModel: with all fields of a Decision. Prefetched permits are taken
+// until an interval after their prefetch, so a Client that prefetches may deny more, and promises no more.
 func TestLimiter_RandomCalls_MatchTheModel(t *testing.T) {
 	for _, rate := range []Rate{
 		{Permits: 10, Interval: time.Second},
@@ -135,14 +135,14 @@ func TestLimiter_RandomCalls_MatchTheModel(t *testing.T) {
 		for name, opts := range map[string][]Option{
 			"plain":              nil,
 			"denials remembered": {WithDenialCache(1 << 62)},
-			"leased":             {WithLease(time.Second)},
-			"both":               {WithLease(time.Second), WithDenialCache(1 << 62)},
+			"prefetched":         {WithPrefetch(time.Second)},
+			"both":               {WithPrefetch(time.Second), WithDenialCache(1 << 62)},
 		} {
-			leases := name == "leased" || name == "both"
+			prefetches := name == "prefetched" || name == "both"
 			runWithRedis(t, fmt.Sprintf("%d in %v, %s", rate.Permits, rate.Interval, name), func(t *testing.T, f *fixture) {
 				for seed := range uint64(redistest.Deep(1, 4)) {
 					f.Redis.FlushAll()
-					f.randomCalls(f.limiter(rate, opts...), rate, rand.New(rand.NewPCG(1, seed)), leases)
+					f.randomCalls(f.limiter(rate, opts...), rate, rand.New(rand.NewPCG(1, seed)), prefetches)
 				}
 				time.Sleep(time.Minute)
 			})
@@ -151,7 +151,7 @@ func TestLimiter_RandomCalls_MatchTheModel(t *testing.T) {
 }
 
 // randomCalls makes random calls of a limiter and compares their answers with the model's.
-func (f *fixture) randomCalls(l *Limiter, rate Rate, random *rand.Rand, leases bool) {
+func (f *fixture) randomCalls(l *Limiter, rate Rate, random *rand.Rand, prefetches bool) {
 	ctx, m := f.Context(), &policymodel.SlidingLog{Permits: rate.Permits, Interval: rate.Interval.Microseconds()}
 	for step := range redistest.Deep(80, 250) {
 		switch now := time.Now().UnixMicro(); random.IntN(8) {
@@ -162,7 +162,7 @@ func (f *fixture) randomCalls(l *Limiter, rate Rate, random *rand.Rand, leases b
 		case 2, 3:
 			time.Sleep(time.Duration(random.Int64N(20)) * time.Millisecond)
 		}
-		synctest.Wait() // leases that have ended are returned
+		synctest.Wait() // prefetches that have ended are returned
 		now := time.Now().UnixMicro()
 		n := 1 + random.Int64N(1+random.Int64N(rate.Permits))
 		if random.IntN(4) > 0 {
@@ -179,7 +179,7 @@ func (f *fixture) randomCalls(l *Limiter, rate Rate, random *rand.Rand, leases b
 		case 1:
 			asked = 1
 			took, got, err = l.TakeUpTo(ctx, n)
-			require.True(f, leases || took == min(n, free), "step %d: up to %d: %+v", step, n, got)
+			require.True(f, prefetches || took == min(n, free), "step %d: up to %d: %+v", step, n, got)
 		default:
 			if got, err = l.Take(ctx, n); got.Allowed {
 				took = n
@@ -193,11 +193,11 @@ func (f *fixture) randomCalls(l *Limiter, rate Rate, random *rand.Rand, leases b
 			Allowed: retry == 0, Limit: rate.Permits, Remaining: max(0, m.Free(now)),
 			RetryAfter: time.Duration(retry) * time.Microsecond, ResetAfter: time.Duration(m.Reset(now)) * time.Microsecond,
 		}
-		if !got.Allowed || leases {
+		if !got.Allowed || prefetches {
 			require.LessOrEqual(f, got.Remaining, want.Remaining, about)
 			want.Remaining = got.Remaining // permits that have returned since do not count
 		}
-		if leases {
+		if prefetches {
 			require.GreaterOrEqual(f, got.ResetAfter, want.ResetAfter, about)
 			want.Allowed, want.RetryAfter, want.ResetAfter = got.Allowed, got.RetryAfter, got.ResetAfter
 		}

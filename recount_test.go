@@ -347,7 +347,7 @@ func (f *fixture) randomDrift(random *rand.Rand, grants, bound int, drifts bool)
 	f.fill(f.limiter(Rate{Permits: rates[random.IntN(len(rates))], Interval: interval}), grants, 1)
 	type client struct {
 		*Limiter
-		off   atomic.Int64 // nanoseconds of its clock: a lease that ends reads it
+		off   atomic.Int64 // nanoseconds of its clock: a prefetch that ends reads it
 		taken []receipt.Receipt
 	}
 	var clients []*client
@@ -356,7 +356,7 @@ func (f *fixture) randomDrift(random *rand.Rand, grants, bound int, drifts bool)
 		c.off.Store(int64(off))
 		opts := []Option{WithClock(func() time.Time { return time.Now().Add(time.Duration(c.off.Load())) })}
 		if i == 1 {
-			opts = append(opts, WithLease(time.Second))
+			opts = append(opts, WithPrefetch(time.Second))
 		}
 		c.Limiter = New(f.Conn, opts...).Limiter("limiter")
 		clients = append(clients, c)

@@ -41,24 +41,25 @@ func (w *wire) read(b *engine.Batch, message rueidis.RedisMessage) (again bool, 
 	case code == replyAgain:
 		b.Args = withCursor(b.Args, r.Text())
 		return true, nil
-	case code == replyLeased && b.Lease.Span > 0:
-		return w.leased(b, r)
+	case code == replyLeased && b.Prefetch.Span > 0:
+		return w.prefetched(b, r)
 	case code == replyLeased:
 		return false, w.unexpected(&r)
 	}
 	return false, w.answer(b, code == replyDoneOwn, r)
 }
 
-// leased reads the reply to a call with a lease. Its last element is the reply of acquire.
-func (w *wire) leased(b *engine.Batch, r redisx.Reply) (again bool, err error) {
+// prefetched reads the reply to a call with a prefetch. Its last element is the reply of acquire.
+func (w *wire) prefetched(b *engine.Batch, r redisx.Reply) (again bool, err error) {
 	total, _ := b.Wants()
 	granted, lasts, limit, reset, free := r.Number(), millis(r.Number()), r.Number(), millis(r.Number()), r.Number()
 	at, acquired := r.Number(), r.Next()
 	if !r.Ended() {
 		return false, w.unexpected(&r)
 	}
-	b.Lease.Granted, b.Lease.Lasts, b.Lease.Limit, b.Lease.Free, b.Lease.Reset = granted, lasts, limit, free, lasts+reset
-	b.Lease.Refund = w.receipt(grantOf(b.Args[memberArg]), granted+total, strconv.FormatInt(at, 10))
+	p := &b.Prefetch
+	p.Granted, p.Lasts, p.Limit, p.Free, p.Reset = granted, lasts, limit, free, lasts+reset
+	p.Refund = w.receipt(grantOf(b.Args[memberArg]), granted+total, strconv.FormatInt(at, 10))
 	return w.read(b, acquired)
 }
 

@@ -145,7 +145,7 @@ func TestForecast_Earliest_FollowsTheReturns(t *testing.T) {
 	assert.Equal(t, engine.Never, new(forecast).Renew())
 }
 
-func TestForecast_Leases_MayReturnEarlier(t *testing.T) {
+func TestForecast_Prefetches_MayReturnEarlier(t *testing.T) {
 	f := forecast{rate: 10, interval: time.Second}
 	f.add(300, 1)
 	f.add(400, -2)
@@ -165,26 +165,26 @@ func TestForecast_Denied_KnowsWhenAllItsPermitsReturn(t *testing.T) {
 	}
 }
 
-// TestAcquire_PermitsLeasedByOthers_WaitsForTheLeaseToEnd: the wait is not an interval longer.
-func TestAcquire_PermitsLeasedByOthers_WaitsForTheLeaseToEnd(t *testing.T) {
+// TestAcquire_PermitsPrefetchedByOthers_WaitsForThePrefetchToEnd: the wait is not an interval longer.
+func TestAcquire_PermitsPrefetchedByOthers_WaitsForThePrefetchToEnd(t *testing.T) {
 	withRedis(t, func(t *testing.T, f *fixture) {
 		const interval = 10 * time.Second
 		l := f.limiter(Rate{Permits: 100, Interval: interval})
 		f.RequireGranted(l, 40)
 		other := New(f.Conn).Limiter("limiter")
-		lease := f.leased(other.wire.client, 60, 600*time.Millisecond)
+		prefetch := f.prefetched(other.wire.client, 60, 600*time.Millisecond)
 		d := redistest.Result(t, l.Take, 50)
 		assert.False(t, d.Allowed)
 		assert.Equal(t, 650*time.Millisecond, d.RetryAfter)
 		go func() {
 			time.Sleep(590 * time.Millisecond)
-			assert.NoError(t, other.wire.refund(t.Context(), 60, lease[:17], 60, ""))
+			assert.NoError(t, other.wire.refund(t.Context(), 60, prefetch[:17], 60, ""))
 		}()
 		// Unused permits return sooner than RetryAfter.
 		f.RequireTrue(l.TryAcquireWithin(t.Context(), 50, 620*time.Millisecond))
 
-		// A lease that is used up returns an interval later.
-		f.leased(other.wire.client, 10, 600*time.Millisecond)
+		// A prefetch that is used up returns an interval later.
+		f.prefetched(other.wire.client, 10, 600*time.Millisecond)
 		d = redistest.Result(t, l.Take, 5)
 		assert.Equal(t, 650*time.Millisecond, d.RetryAfter)
 		time.Sleep(650 * time.Millisecond)
@@ -194,8 +194,8 @@ func TestAcquire_PermitsLeasedByOthers_WaitsForTheLeaseToEnd(t *testing.T) {
 	})
 }
 
-// TestRetryAfter_GrantOfAClockAhead_IsNoLease: it returns an interval after its date.
-func TestRetryAfter_GrantOfAClockAhead_IsNoLease(t *testing.T) {
+// TestRetryAfter_GrantOfAClockAhead_IsNoPrefetch: it returns an interval after its date.
+func TestRetryAfter_GrantOfAClockAhead_IsNoPrefetch(t *testing.T) {
 	withRedis(t, func(t *testing.T, f *fixture) {
 		l := f.limiter(Rate{Permits: 10, Interval: time.Hour})
 		ahead := New(f.Conn, WithClock(func() time.Time { return time.Now().Add(5 * time.Millisecond) })).Limiter("limiter")

@@ -122,33 +122,34 @@ func TestAcquireScript_Requests_Replies(t *testing.T) {
 	}
 }
 
-// TestAcquireScript_Lease_Replies: the leased permits and the end of the lease.
-func TestAcquireScript_Lease_Replies(t *testing.T) {
+// TestAcquireScript_Prefetch_Replies: the prefetched permits and the end of the prefetch.
+func TestAcquireScript_Prefetch_Replies(t *testing.T) {
 	const most = 1<<32 - 1
 	for name, test := range map[string]struct {
-		rate              Rate // 1000 a second unless it is set
-		expires           time.Duration
-		keepAlive         int
-		permits, wanted   int64
-		leased, span, all int64 // all: permits of the grant
+		rate                  Rate // 1000 a second unless it is set
+		expires               time.Duration
+		keepAlive             int
+		permits, wanted       int64
+		prefetched, span, all int64 // all: permits of the grant
 	}{
-		"as many as wanted":    {permits: 10, wanted: 400, leased: 400, span: 10, all: 410},
-		"half of what is free": {permits: 11, wanted: 900, leased: 494, span: 10, all: 505},
-		"none of the last 125": {permits: 860, wanted: 900, leased: 15, span: 10, all: 875},
+		"as many as wanted":    {permits: 10, wanted: 400, prefetched: 400, span: 10, all: 410},
+		"half of what is free": {permits: 11, wanted: 900, prefetched: 494, span: 10, all: 505},
+		"none of the last 125": {permits: 860, wanted: 900, prefetched: 15, span: 10, all: 875},
 		"nothing is left":      {permits: 875, wanted: 900, all: 875},
 		"not granted":          {permits: 1001, wanted: 900},
-		"for no caller":        {wanted: 100, leased: 100, span: 10, all: 100},
+		"for no caller":        {wanted: 100, prefetched: 100, span: 10, all: 100},
 		"what a member holds": {rate: Rate{Permits: 1 << 50, Interval: time.Second},
-			permits: 7, wanted: 1 << 40, leased: most - 7, span: 10, all: most},
+			permits: 7, wanted: 1 << 40, prefetched: most - 7, span: 10, all: most},
 		"a short interval": {rate: Rate{Permits: 1000, Interval: 100 * time.Millisecond},
-			permits: 1, wanted: 100, leased: 100, span: 6, all: 101},
-		"a shorter one":      {rate: Rate{Permits: 1000, Interval: 15 * time.Millisecond}, permits: 1, wanted: 100, all: 1},
-		"it still exists":    {keepAlive: 1010, permits: 1, wanted: 100, leased: 100, span: 10, all: 101},
-		"it may be gone":     {keepAlive: 1009, permits: 1, wanted: 100, all: 1},
-		"it expires later":   {expires: 1010 * time.Millisecond, permits: 1, wanted: 100, leased: 100, span: 10, all: 101},
+			permits: 1, wanted: 100, prefetched: 100, span: 6, all: 101},
+		"a shorter one":   {rate: Rate{Permits: 1000, Interval: 15 * time.Millisecond}, permits: 1, wanted: 100, all: 1},
+		"it still exists": {keepAlive: 1010, permits: 1, wanted: 100, prefetched: 100, span: 10, all: 101},
+		"it may be gone":  {keepAlive: 1009, permits: 1, wanted: 100, all: 1},
+		"it expires later": {expires: 1010 * time.Millisecond, permits: 1, wanted: 100, prefetched: 100, span: 10,
+			all: 101},
 		"it expires by then": {expires: 1009 * time.Millisecond, permits: 1, wanted: 100, all: 1},
 		"for each client": {rate: Rate{Type: PerClient, Permits: 1000, Interval: time.Second},
-			permits: 1, wanted: 100, leased: 100, span: 10, all: 101},
+			permits: 1, wanted: 100, prefetched: 100, span: 10, all: 101},
 	} {
 		runWithRedis(t, name, func(t *testing.T, f *fixture) {
 			if test.rate == (Rate{}) {
@@ -159,8 +160,8 @@ func TestAcquireScript_Lease_Replies(t *testing.T) {
 				f.RequireNoError(l.Expire(t.Context(), test.expires))
 			}
 			f.Redis.HSet("limiter", "keepAliveTime", strconv.Itoa(test.keepAlive)) // Java sets a short one too
-			want := engine.Lease{Permits: test.wanted, Span: 10 * time.Millisecond}
-			batch := &engine.Batch{Lease: want}
+			want := engine.Prefetch{Permits: test.wanted, Span: 10 * time.Millisecond}
+			batch := &engine.Batch{Prefetch: want}
 			if test.permits > 0 {
 				batch.Requests = []*engine.Request{{Ask: engine.Ask{Permits: test.permits}}}
 			}
@@ -171,13 +172,13 @@ func TestAcquireScript_Lease_Replies(t *testing.T) {
 			require.NoError(t, err)
 			_, err = l.wire.Answer(batch, message)
 			require.NoError(t, err)
-			batch.Lease.Refund = nil
+			batch.Prefetch.Refund = nil
 			lasts := time.Duration(test.span) * time.Millisecond
-			if test.leased > 0 {
-				want.Granted, want.Lasts, want.Limit = test.leased, lasts, test.rate.Permits
+			if test.prefetched > 0 {
+				want.Granted, want.Lasts, want.Limit = test.prefetched, lasts, test.rate.Permits
 				want.Free, want.Reset = test.rate.Permits-test.all, lasts+test.rate.Interval
 			}
-			assert.Equal(t, want, batch.Lease)
+			assert.Equal(t, want, batch.Prefetch)
 			set, value := "{limiter}:permits", "{limiter}:value"
 			if test.rate.Type == PerClient {
 				set, value = set+":"+l.wire.client.ID(), value+":"+l.wire.client.ID()

@@ -25,9 +25,9 @@ import (
 // TestCluster_NodesDisagree_CallsTryTenTimesASecond, with a caller and without.
 func TestCluster_NodesDisagree_CallsTryTenTimesASecond(t *testing.T) {
 	redistest.RunCluster(t, func(c *redistest.Cluster) {
-		l := New(c.Conn, WithLease(time.Second)).Limiter("limiter")
+		l := New(c.Conn, WithPrefetch(time.Second)).Limiter("limiter")
 		require.NoError(c, l.SetRate(c.Context(), Rate{Permits: 1000, Interval: time.Hour}))
-		for range 100 { // some permits are leased
+		for range 100 { // some permits are prefetched
 			require.NoError(c, l.Acquire(c.Context(), 1))
 			time.Sleep(time.Millisecond)
 		}
@@ -38,8 +38,8 @@ func TestCluster_NodesDisagree_CallsTryTenTimesASecond(t *testing.T) {
 			}
 		}
 		c.Disagree("MOVED", "MOVED")
-		time.Sleep(2 * time.Minute) // the lease ends, and is returned for a minute
-		check("lease", time.Minute, 1)
+		time.Sleep(2 * time.Minute) // the prefetch ends, and is returned for a minute
+		check("prefetch", time.Minute, 1)
 		for name, call := range everyCall(l) {
 			if strings.HasSuffix(name, "Within") || name == "Copy" { // which end sooner
 				continue
@@ -254,8 +254,8 @@ func (f *fixture) ttls() map[string]time.Duration {
 	return all
 }
 
-// leased grants permits as a lease that ends after d, with the lease ID of a Client.
-func (f *fixture) leased(c *Client, permits int64, d time.Duration) (member string) {
+// prefetched grants permits as a prefetch that ends after d, with the prefetch ID of a Client.
+func (f *fixture) prefetched(c *Client, permits int64, d time.Duration) (member string) {
 	f.Helper()
 	member = c.member(permits, true)
 	f.RequireNoError(f.Redis.ZAdd("{limiter}:permits", float64(time.Now().Add(d).UnixMilli()), member))

@@ -56,18 +56,19 @@ func (w *wire) Arguments(b *engine.Batch, now time.Time) {
 		flags = "d"
 	}
 	switch {
-	case b.Ordered || b.Lease.Span > 0 || len(b.Requests) > 1 || b.Requests[0].UpTo > 0:
+	case b.Ordered || b.Prefetch.Span > 0 || len(b.Requests) > 1 || b.Requests[0].UpTo > 0:
 		b.Args = append(b.Args, flags, engine.Runs(b.Requests))
 	case detail:
 		b.Args = append(b.Args, flags)
 	}
 	if b.Ordered {
 		b.Args = append(b.Args, strconv.FormatInt(b.Backdate.Microseconds(), 10))
-	} else if b.Lease.Span > 0 {
+	} else if b.Prefetch.Span > 0 {
 		b.Args = append(b.Args, "")
 	}
-	if b.Lease.Span > 0 {
-		b.Args = append(b.Args, strconv.FormatInt(b.Lease.Permits, 10), strconv.FormatInt(b.Lease.Span.Milliseconds(), 10))
+	if b.Prefetch.Span > 0 {
+		b.Args = append(b.Args, strconv.FormatInt(b.Prefetch.Permits, 10),
+			strconv.FormatInt(b.Prefetch.Span.Milliseconds(), 10))
 	} else if b.Share.ID != "" {
 		b.Args = append(b.Args, "", "")
 	}
@@ -157,8 +158,8 @@ func (w *wire) Answer(b *engine.Batch, message rueidis.RedisMessage) (again bool
 	}
 	w.reportExpired(s.receipts)
 	b.Shared = s.shared
-	if s.leased > 0 {
-		w.lease(b, s)
+	if s.prefetched > 0 {
+		w.prefetch(b, s)
 	}
 	// A denial of a waiter is none of other callers if they can get what it cannot.
 	waiters := b.Ordered && s.forWaiters(b.Share.ID != "") || s.held > 0
@@ -210,13 +211,13 @@ func (w *wire) flat(message rueidis.RedisMessage) (s *state, letters string) {
 	return s, letters
 }
 
-// lease describes a lease that a call has brought.
-func (w *wire) lease(b *engine.Batch, s *state) {
+// prefetch describes a prefetch that a call has brought.
+func (w *wire) prefetch(b *engine.Batch, s *state) {
 	answer := s.Granted(0)
-	b.Lease.Granted, b.Lease.Lasts, b.Lease.Parts = s.leased, s.lasts, s.GrantedParts(0)
-	b.Lease.Limit, b.Lease.Free, b.Lease.Reset = answer.Limit, answer.Remaining, answer.ResetAfter
+	b.Prefetch.Granted, b.Prefetch.Lasts, b.Prefetch.Parts = s.prefetched, s.lasts, s.GrantedParts(0)
+	b.Prefetch.Limit, b.Prefetch.Free, b.Prefetch.Reset = answer.Limit, answer.Remaining, answer.ResetAfter
 	grant := w.grantOf(b, s)
-	b.Lease.Refund = func(ctx context.Context, permits int64) error { return w.refund(ctx, permits, grant) }
+	b.Prefetch.Refund = func(ctx context.Context, permits int64) error { return w.refund(ctx, permits, grant) }
 }
 
 // grant names what a call took, for a refund.
@@ -279,8 +280,8 @@ func (w *wire) Receipt(b *engine.Batch) receipt.Refund {
 	}
 }
 
-// refund returns permits of a grant: of a caller that left or settles, or a lease. The grant must still take
-// them. It leaves leases as they are.
+// refund returns permits of a grant: of a caller that left or settles, or a prefetch. The grant must still take
+// them. It leaves prefetches as they are.
 func (w *wire) refund(ctx context.Context, permits int64, of grant) error {
 	if !has(w.members, "release") { // as of a Pause, or of Redisson's layout
 		return nil

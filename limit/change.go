@@ -99,7 +99,7 @@ func (l *Limiter) charge(ctx context.Context, permits int64, id string) (*state,
 	observation.Charged = true
 	s, err := engine.Charge(ctx, &l.calls, permits, func(ctx context.Context) (*state, error) {
 		if id != "" {
-			ctx = redisx.Once(ctx, id) // not for the releases of leases before and after
+			ctx = redisx.Once(ctx, id) // not for the releases of prefetches before and after
 		}
 		return l.wire.ask(ctx, charge, strconv.FormatInt(permits, 10))
 	})
@@ -207,8 +207,8 @@ var ErrNotPausable = errors.New("limit: the limiter has no Pause")
 //
 // Callers of Acquire and TryAcquireWithin wait for the end. If another Client ends the pause, they
 // learn it within five seconds. A call that is under way when the pause begins may be granted.
-// Leases of this Client end before the pause is sent; those of other Clients serve their callers up
-// to their end, for [rratelimiter.WithLease] at most a second. Other Clients with a denial cache
+// Prefetches of this Client end before the pause is sent; those of other Clients serve their callers up
+// to their end, for [rratelimiter.WithPrefetch] at most a second. Other Clients with a denial cache
 // learn that a pause was ended when their denial is too old.
 //
 // A pause of a Join is one of each member with a Pause. If their Most differ, the shortest counts.

@@ -62,13 +62,13 @@
 //   - An [InFlight] counts each grant for its Lease.
 //   - A [Pause] and a [Penalty] end when their key expires, by the clock of Redis.
 //
-// # Leases
+// # Prefetches
 //
-// With [rratelimiter.WithLease], a [FixedWindow], a [Calendar] and several of them lease permits.
-// Leased permits are used before the end of the window that counts them. The other policies do not
-// lease, and none does beside one of them. During a pause, nothing is leased.
+// With [rratelimiter.WithPrefetch], a [FixedWindow], a [Calendar] and several of them prefetch permits.
+// Prefetched permits are used before the end of the window that counts them. The other policies do not
+// prefetch, and none does beside one of them. During a pause, nothing is prefetched.
 //
-// A lease is at most a sixteenth of its window.
+// A prefetch is at most a sixteenth of its window.
 //
 // # Keys
 //

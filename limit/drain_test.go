@@ -106,7 +106,7 @@ func TestDrain_InvalidNumber_IsRefused(t *testing.T) {
 // TestDrain_Lease_IsReturnedFirst: permits that this Client has prefetched are drained too.
 func TestDrain_Lease_IsReturnedFirst(t *testing.T) {
 	withRedis(t, func(t *testing.T, f *fixture) {
-		client := rratelimiter.New(f.Conn, rratelimiter.WithLease(time.Second))
+		client := rratelimiter.New(f.Conn, rratelimiter.WithPrefetch(time.Second))
 		l := New(client, "name", FixedWindow{1000, time.Minute, false})
 		for range 200 {
 			require.True(t, redistest.Result(t, l.TryAcquire, 1))

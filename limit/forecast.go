@@ -58,8 +58,8 @@ type state struct {
 	rank   time.Duration // how much later to ask, since other Clients come first
 	held   time.Duration // what is free is held for waiters of other Clients for so long; 0: it is not
 
-	leased int64 // permits that were leased
-	lasts  time.Duration
+	prefetched int64 // permits that were prefetched
+	lasts      time.Duration
 }
 
 // add reads the script's reply about a member.

@@ -37,7 +37,7 @@ func TestID_SimilarNames_AreDistinct(t *testing.T) {
 // TestID_RedissonLimiterNamedLikeAnother_NotServedFromItsLease: the name of a limiter is any text.
 func TestID_RedissonLimiterNamedLikeAnother_NotServedFromItsLease(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, f *redistest.Fixture) {
-		client := rratelimiter.New(f.Conn, rratelimiter.WithLease(100*time.Millisecond))
+		client := rratelimiter.New(f.Conn, rratelimiter.WithPrefetch(100*time.Millisecond))
 		l := New(client, "name", FixedWindow{100_000, time.Hour, false})
 		peekAll(t, l)
 		for _, name := range []string{l.calls.ID, strings.TrimPrefix(l.calls.ID, "policies ")} {

@@ -392,7 +392,7 @@ func TestInFlight_ManyWaiters_AskTenTimesASecond(t *testing.T) {
 // TestInFlight_DenialCache_AsksRedis: a place may come back at any time.
 func TestInFlight_DenialCache_AsksRedis(t *testing.T) {
 	withRedis(t, func(t *testing.T, f *fixture) {
-		client := rratelimiter.New(f.Conn, rratelimiter.WithDenialCache(time.Hour), rratelimiter.WithLease(time.Second))
+		client := rratelimiter.New(f.Conn, rratelimiter.WithDenialCache(time.Hour), rratelimiter.WithPrefetch(time.Second))
 		l := New(client, "name", FixedWindow{9, time.Hour, false}, InFlight{5, time.Hour, false})
 		var taken Taken
 		takeAll(t, &taken, 5, New(f.client, "name", l.Policies()...))

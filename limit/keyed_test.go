@@ -102,7 +102,7 @@ func FuzzKeyed_Keys_ShareNoState(f *testing.F) {
 
 func TestKeyed_InvalidArguments_FailWithTypedErrors(t *testing.T) {
 	f := newClocked(t)
-	invalid := newClocked(t, rratelimiter.WithLease(-time.Second)).client
+	invalid := newClocked(t, rratelimiter.WithPrefetch(-time.Second)).client
 	for name, test := range map[string]struct {
 		keyed *Keyed
 		key   string

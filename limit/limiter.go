@@ -90,11 +90,11 @@ func extendID(before string, prefix keyPrefix, suffix, settings string) (id, key
 }
 
 // open opens a limiter with its members. Its calls share those of limiters with the same ID. A change
-// of the first key of a member revokes its leases and denials.
+// of the first key of a member revokes its prefetches and denials.
 func (l *Limiter) open(id string) {
 	l.calls = engine.Limiter{
 		Engine: l.wire.plan.client.Engine, ID: id, Name: l.wire.name, Policy: l.wire.plan.kinds, DependsOn: l.wire.dependsOn,
-		Protocol: &l.wire, Leases: l.wire.plan.leases,
+		Protocol: &l.wire, Prefetches: l.wire.plan.prefetches,
 	}
 	if !l.wire.plan.shared { // which counts in milliseconds
 		l.calls.Tick = time.Microsecond

@@ -105,7 +105,7 @@ func TestPause_DenialCache_RemembersIt(t *testing.T) {
 func TestPause_Lease_EndsWithIt(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, f *redistest.Fixture) {
 		open := func() *Limiter {
-			return New(rratelimiter.New(f.Conn, rratelimiter.WithLease(100*time.Millisecond)), "name",
+			return New(rratelimiter.New(f.Conn, rratelimiter.WithPrefetch(100*time.Millisecond)), "name",
 				FixedWindow{10_000, time.Hour, false}, Pause{time.Hour})
 		}
 		one, other := open(), open()

@@ -22,7 +22,7 @@ func threeDenials(f *clocked) *Limiter {
 
 // TestPenalty_TooManyDenials_DenyEverything: by all processes, for its time and no longer.
 func TestPenalty_TooManyDenials_DenyEverything(t *testing.T) {
-	f := newClocked(t, rratelimiter.WithDenialCache(time.Hour), rratelimiter.WithLease(time.Second))
+	f := newClocked(t, rratelimiter.WithDenialCache(time.Hour), rratelimiter.WithPrefetch(time.Second))
 	f.set(begin - begin%1000)
 	clock := rratelimiter.WithClock(func() time.Time { return time.UnixMicro(f.now) })
 	l, other := threeDenials(f), threeDenials(&clocked{client: rratelimiter.New(f.connect(), clock)})

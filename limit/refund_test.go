@@ -103,17 +103,17 @@ func TestRefund_WindowHasEnded_NextOneStays(t *testing.T) {
 	}
 }
 
-// TestLease_ReturnedAfterReset_ReturnsNothing: others have taken permits since.
-func TestLease_ReturnedAfterReset_ReturnsNothing(t *testing.T) {
+// TestPrefetch_ReturnedAfterReset_ReturnsNothing: others have taken permits since.
+func TestPrefetch_ReturnedAfterReset_ReturnsNothing(t *testing.T) {
 	const permits = 1000
 	p := FixedWindow{permits, time.Hour, false}
-	inLease(t, []Policy{p}, func(t *testing.T, f *redistest.Fixture, l *Limiter) {
-		require.Equal(t, 100, f.CountGranted(l, 100, 20*time.Microsecond)) // some are leased
+	inPrefetch(t, []Policy{p}, func(t *testing.T, f *redistest.Fixture, l *Limiter) {
+		require.Equal(t, 100, f.CountGranted(l, 100, 20*time.Microsecond)) // some are prefetched
 		other := New(rratelimiter.New(f.Conn), "name", p)
-		time.Sleep(2 * time.Millisecond) // by PTTL, a window that is younger may be that of the lease
+		time.Sleep(2 * time.Millisecond) // by PTTL, a window that is younger may be that of the prefetch
 		require.NoError(t, other.Reset(t.Context()))
 		require.True(t, redistest.Result(t, other.Take, permits).Allowed)
-		time.Sleep(100 * time.Millisecond) // the lease ends
+		time.Sleep(100 * time.Millisecond) // the prefetch ends
 		assert.Zero(t, peekAll(t, other)[0].Remaining)
 	})
 }

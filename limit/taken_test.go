@@ -103,7 +103,7 @@ func TestTaken_Redisson_SettlesWithOthers(t *testing.T) {
 // returns it before.
 func TestTaken_Lease_SettlesOnce(t *testing.T) {
 	withRedis(t, func(t *testing.T, f *fixture) {
-		client, lose := lossyClient(t, f, rratelimiter.WithLease(time.Second))
+		client, lose := lossyClient(t, f, rratelimiter.WithPrefetch(time.Second))
 		l := New(client, "x", FixedWindow{1000, time.Hour, false})
 		for range 50 { // enough demand for a lease
 			require.True(t, redistest.Result(t, l.TryAcquire, 1))

@@ -179,8 +179,8 @@ func (w *wire) read(message rueidis.RedisMessage, shares bool) (s *state, letter
 	if shares {
 		of = 5
 	}
-	if r.Len() == of+2 { // with a lease
-		s.leased, s.lasts = r.Number(), time.Duration(r.Number())*time.Millisecond
+	if r.Len() == of+2 { // with a prefetch
+		s.prefetched, s.lasts = r.Number(), time.Duration(r.Number())*time.Millisecond
 	}
 	if shares {
 		s.shared.Others, s.held = r.Number() > 0, micros(r.Number())

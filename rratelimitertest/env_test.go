@@ -43,8 +43,8 @@ func TestNew_ClientOptions_Apply(t *testing.T) {
 		"server time":    {rratelimiter.WithServerTime()},
 		"denial cache":   {rratelimiter.WithDenialCache(time.Hour)},
 		"server denials": {rratelimiter.WithServerTime(), rratelimiter.WithDenialCache(time.Hour)},
-		"lease":          {rratelimiter.WithLease(time.Second)},
-		"server leases":  {rratelimiter.WithLease(time.Second), rratelimiter.WithServerTime()},
+		"lease":          {rratelimiter.WithPrefetch(time.Second)},
+		"server leases":  {rratelimiter.WithPrefetch(time.Second), rratelimiter.WithServerTime()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -73,7 +73,7 @@ func TestNew_Sleep_ServesWaitingCallers(t *testing.T) {
 	for name, opts := range map[string][]rratelimiter.Option{
 		"none":        nil,
 		"server time": {rratelimiter.WithServerTime()},
-		"lease":       {rratelimiter.WithLease(time.Second)},
+		"lease":       {rratelimiter.WithPrefetch(time.Second)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -161,7 +161,7 @@ func TestNew_Concurrent_IsInTheBubble(t *testing.T) {
 // TestNew_EndOfTest_LeavesNoGoroutine: synctest checks it.
 func TestNew_EndOfTest_LeavesNoGoroutine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		env := rratelimitertest.New(t, rratelimiter.WithLease(time.Second), rratelimiter.WithDenialCache(time.Second))
+		env := rratelimitertest.New(t, rratelimiter.WithPrefetch(time.Second), rratelimiter.WithDenialCache(time.Second))
 		l := perMinute(t, env, 100)
 		for range 200 {
 			_, err := l.TryAcquire(t.Context(), 1)

@@ -202,7 +202,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	for _, server := range servers {
 		err = errors.Join(err, server.Shutdown(drain))
 	}
-	return errors.Join(err, client.Flush(drain)) // it has an effect only with WithLease
+	return errors.Join(err, client.Flush(drain)) // it has an effect only with WithPrefetch
 }
 
 func main() {

@@ -24,12 +24,12 @@ var ourLibraries = []library{
 	}},
 	{ours + "+denialcache", true, openOurs(rratelimiter.WithDenialCache(time.Minute))},
 	{ours + "+observer", true, openOurs(observer())},
-	{ours + "+lease10ms", true, openOurs(rratelimiter.WithLease(10 * time.Millisecond))},
-	{ours + "+lease1s", true, openOurs(rratelimiter.WithLease(time.Second))},
+	{ours + "+lease10ms", true, openOurs(rratelimiter.WithPrefetch(10 * time.Millisecond))},
+	{ours + "+lease1s", true, openOurs(rratelimiter.WithPrefetch(time.Second))},
 	// Without the link that the others of its benchmark have.
 	{ours + "+lease10ms+nolink", true, func(b testing.TB, redis *server, l load) session {
 		l.addr = redis.addr
-		return openOurs(rratelimiter.WithLease(10*time.Millisecond))(b, redis, l)
+		return openOurs(rratelimiter.WithPrefetch(10*time.Millisecond))(b, redis, l)
 	}},
 	{ours + "+unshared", true, openUnshared},
 }

@@ -18,7 +18,7 @@ type leased struct {
 }
 
 // Leased returns the model of a limiter whose Clients lease permits for at most a duration. It allows
-// what the documentation of WithLease does. Callers never get more than the rate in an interval. A
+// what the documentation of WithPrefetch does. Callers never get more than the rate in an interval. A
 // leased permit that no caller has yet may be missing for the others, so any denial is right, and a
 // lower number of remaining permits. Once all leases are flushed, a permit is missing for at most an
 // interval and a lease after a caller got it.

@@ -32,7 +32,9 @@ func leasing(f *redistest.Fixture, seed uint64) (*History, porcupine.Model) {
 	}
 	var all []client
 	var flush []*rratelimiter.Client
-	for i, opts := range [][]rratelimiter.Option{{rratelimiter.WithLease(lease)}, {rratelimiter.WithLease(lease)}, nil} {
+	for i, opts := range [][]rratelimiter.Option{
+		{rratelimiter.WithPrefetch(lease)}, {rratelimiter.WithPrefetch(lease)}, nil,
+	} {
 		c := rratelimiter.New(f.QuickConn(), opts...)
 		flush = append(flush, c)
 		all = append(all, client{c.Limiter("name"), i < 2})

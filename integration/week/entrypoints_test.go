@@ -47,7 +47,7 @@ var entryPoints = []entryPoint{
 	{name: "Limiter with a denial cache", most: 1, java: true, cached: true, open: openLimiter,
 		client: []rratelimiter.Option{rratelimiter.WithDenialCache(interval / 4)}},
 	{name: "Limiter with leases", most: 1, java: true, ahead: interval / 16, open: openLimiter,
-		client: []rratelimiter.Option{rratelimiter.WithLease(interval / 20)}},
+		client: []rratelimiter.Option{rratelimiter.WithPrefetch(interval / 20)}},
 
 	policy(2, ahead, func(rate int64) limit.Policy {
 		return limit.TokenBucket{Capacity: rate, Refill: rate, Interval: interval}

@@ -32,7 +32,7 @@ type Batch struct {
 	Full     bool          // all answers have all fields
 	Backdate time.Duration // of an Ordered batch: how far back grants may be dated, since the callers waited then
 	Share    Share         // of an Ordered batch
-	Lease    Lease         // for later callers
+	Prefetch Prefetch      // for later callers
 	Args     []string      // set by Protocol.Arguments
 
 	queue    *queue        // whose call it is, or nil
@@ -73,7 +73,7 @@ type sentBatch struct {
 	replied    time.Time    // when the last reply arrived
 	repliedOwn time.Time    // the same by the clock that the program set
 	version    uint64       // of the limiter then, for the denial cache
-	revokes    uint64       // of the leases then
+	revokes    uint64       // of the prefetches then
 	call       *Call        // that is not reported yet; nil without an Observer of calls
 	callers    atomic.Int32 // that have not left; of a queue's batch all waiters
 }
@@ -236,13 +236,13 @@ func Runs(requests []*Request) string {
 	return string(text)
 }
 
-// Lease is permits that one call takes in advance. Until the lease ends, this process grants them
-// without a call. The script dates them at the end of the lease, so that each permit stays taken
+// Prefetch is permits that one call takes in advance. Until the prefetch ends, this process grants them
+// without a call. The script dates them at the end of the prefetch, so that each permit stays taken
 // for an interval after its last possible use.
-type Lease struct {
+type Prefetch struct {
 	// The request.
 	Permits int64
-	Span    time.Duration // the longest duration; 0 for no lease
+	Span    time.Duration // the longest duration; 0 for no prefetch
 
 	// The reply.
 	Granted int64         // 0 for none
@@ -326,7 +326,7 @@ type Result struct {
 	Refund receipt.Refund
 	Hold   *hold.Hold
 
-	sent time.Time // when the call was sent, if the limiter has leases
+	sent time.Time // when the call was sent, if the limiter has prefetches
 }
 
 // Request is one caller's request for permits, and later its result. Protocol.Answer sets the result

@@ -14,7 +14,7 @@ import (
 // acquire asks Redis for the permits of a batch and sets the answers of its requests. While the slot of
 // its keys moves, it begins again.
 func (l *Limiter) acquire(ctx context.Context, b *Batch) (err error) {
-	if len(b.Requests) == 0 && b.Lease.Span == 0 {
+	if len(b.Requests) == 0 && b.Prefetch.Span == 0 {
 		return nil // there is nothing to ask for
 	}
 	clear(b.Lost)
@@ -95,7 +95,7 @@ func Repeat(ctx context.Context, calls int) error {
 }
 
 // A call ends in one of three ways: endLone, endShared and endQueued. Each makes the answers final, with the entry
-// locked if the batch has one, and then wakes the callers, to whom the requests belong from then on. None of them waits.
+// locked if the batch has one, and then wakes the callers, to whom the requests belong from then on. None waits.
 
 // explainAbort explains the error of a call that has not returned: a callback panicked or ended the goroutine. It
 // reports whether the error is that of such a call.
@@ -138,7 +138,7 @@ func (l *Limiter) finishRequests(b *Batch) {
 	if b.Granted == 0 {
 		return
 	}
-	refund := b.Lease.Refund // of the same grant, if the call has brought a lease
+	refund := b.Prefetch.Refund // of the same grant, if the call has brought a prefetch
 	for i, r := range b.Requests {
 		if r.Receipt && r.Allowed && r.state.Load() == answered {
 			if refund == nil {
@@ -150,27 +150,27 @@ func (l *Limiter) finishRequests(b *Batch) {
 }
 
 // context returns the context of the batch's call, with the values of ctx. It ends with the last
-// caller; a lease that the call may bring keeps it for as long as that could be used.
+// caller; a prefetch that the call may bring keeps it for as long as that could be used.
 //
 // It is made for one call and never reused: a hook of rueidis may keep it.
 func (b *Batch) context(ctx context.Context) context.Context {
-	var leaseEnd time.Time
-	if b.Lease.Span > 0 {
-		leaseEnd = time.Now().Add(b.Lease.Span)
+	var prefetchEnd time.Time
+	if b.Prefetch.Span > 0 {
+		prefetchEnd = time.Now().Add(b.Prefetch.Span)
 	}
-	return &batchContext{callContext{Context: ctx}, b, leaseEnd}
+	return &batchContext{callContext{Context: ctx}, b, prefetchEnd}
 }
 
 // batchContext is the context of a batch's call.
 type batchContext struct {
 	callContext
-	batch    *Batch
-	leaseEnd time.Time // zero without a lease
+	batch       *Batch
+	prefetchEnd time.Time // zero without a prefetch
 }
 
 // Err implements context.Context.
 func (c *batchContext) Err() error {
-	if c.batch.sent.callers.Load() > 0 || time.Now().Before(c.leaseEnd) {
+	if c.batch.sent.callers.Load() > 0 || time.Now().Before(c.prefetchEnd) {
 		return nil
 	}
 	return context.Canceled

@@ -82,25 +82,26 @@ func TestCall_ConnectionEndsItsGoroutine_NoCallerIsLeftWaiting(t *testing.T) {
 	}
 }
 
-// setLeases replaces the leases of a limiter by leases of one permit for a second.
-func (l *fake) setLeases(returns ...receipt.Refund) {
+// setPrefetches replaces the prefetches of a limiter by prefetches of one permit for a second.
+func (l *fake) setPrefetches(returns ...receipt.Refund) {
 	e := l.Engine.registry.lockExisting(l.ID)
 	defer e.mu.Unlock()
-	e.leases.leases = nil
+	e.prefetches.prefetches = nil
 	for _, back := range returns {
-		e.leases.leases = append(e.leases.leases, activeLease{Lease{Lasts: time.Second, Refund: back}, 1, time.Now()})
+		e.prefetches.prefetches = append(e.prefetches.prefetches,
+			activePrefetch{Prefetch{Lasts: time.Second, Refund: back}, 1, time.Now()})
 	}
 }
 
-// TestQueue_ReleaseHangs_CallersAreAnswered: the first waits for leased permits, and the other one arrives
+// TestQueue_ReleaseHangs_CallersAreAnswered: the first waits for prefetched permits, and the other one arrives
 // during its call.
 func TestQueue_ReleaseHangs_CallersAreAnswered(t *testing.T) {
 	withServer(t, func(t *testing.T, f *fixture) {
-		l := f.open(Settings{Lease: time.Second}, 10, time.Minute)
+		l := f.open(Settings{Prefetch: time.Second}, 10, time.Minute)
 		f.RequireGranted(l, 10)
 		f.Latency.Store(int64(trip))
 		hangs := func(context.Context, int64) error { time.Sleep(10 * time.Second); return nil }
-		l.setLeases(hangs, hangs)
+		l.setPrefetches(hangs, hangs)
 		var first sync.WaitGroup
 		first.Go(func() { assert.NoError(t, l.Acquire(t.Context(), 2)) })
 		time.Sleep(trip / 2)
@@ -150,8 +151,8 @@ func TestCall_ClockEndsItsGoroutine_LeavesNoCallerWaiting(t *testing.T) {
 	}
 }
 
-// TestLease_ReturnEndsItsGoroutine_OtherLeasesReturn: Flush would wait for them.
-func TestLease_ReturnEndsItsGoroutine_OtherLeasesReturn(t *testing.T) {
+// TestPrefetch_ReturnEndsItsGoroutine_OtherPrefetchesReturn: Flush would wait for them.
+func TestPrefetch_ReturnEndsItsGoroutine_OtherPrefetchesReturn(t *testing.T) {
 	for name, release := range map[string]func(f *fixture, l *fake){
 		"waiter":  func(f *fixture, l *fake) { _, _ = l.TryAcquireWithin(f.Context(), 2, time.Second) },
 		"request": func(f *fixture, l *fake) { go func() { _, _ = l.Try(f.Context(), Ask{Permits: 2}) }() },
@@ -159,12 +160,12 @@ func TestLease_ReturnEndsItsGoroutine_OtherLeasesReturn(t *testing.T) {
 		"expiry":  func(*fixture, *fake) { time.Sleep(2 * time.Second) },
 	} {
 		runWithServer(t, name, func(t *testing.T, f *fixture) {
-			l := f.open(Settings{Lease: time.Second}, 10, 30*time.Second)
+			l := f.open(Settings{Prefetch: time.Second}, 10, 30*time.Second)
 			f.RequireGranted(l, 10)
 			var ended, returned atomic.Int64
 			ends := func(context.Context, int64) error { ended.Add(1); runtime.Goexit(); return nil }
 			returns := func(context.Context, int64) error { returned.Add(1); return nil }
-			l.setLeases(ends, returns)
+			l.setPrefetches(ends, returns)
 			release(f, l)
 			time.Sleep(time.Second / 2)
 			assert.Equal(t, []int64{1, 1}, []int64{ended.Load(), returned.Load()})

@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// Change runs a call that changes the limiters that depend on these keys. It revokes their leases before and
+// Change runs a call that changes the limiters that depend on these keys. It revokes their prefetches before and
 // after, and waits for those in transit: together at most longTransfer, and as long for releases. When the
 // call has ended, even with an error, their queues ask Redis again and no denial from before is used.
 func Change[T any](ctx context.Context, g *Engine, keys []string,
 	call func(context.Context) (T, error)) (T, error) {
 	return Refund(ctx, g, keys, func(ctx context.Context) (T, error) {
-		if g.lease == 0 {
+		if g.prefetch == 0 {
 			return call(ctx)
 		}
 		g.changes.count(keys, 1)
@@ -30,12 +30,12 @@ func Change[T any](ctx context.Context, g *Engine, keys []string,
 			g.awaitTransfers(keys, late)
 		}
 		revoke()
-		defer revoke() // leases that arrived late
+		defer revoke() // prefetches that arrived late
 		return call(ctx)
 	})
 }
 
-// Refund is Change for a call that refunds permits. It leaves leases as they are.
+// Refund is Change for a call that refunds permits. It leaves prefetches as they are.
 func Refund[T any](ctx context.Context, g *Engine, keys []string,
 	call func(context.Context) (T, error)) (T, error) {
 	return Detach(ctx, func(ctx context.Context) (T, error) {
@@ -92,18 +92,18 @@ func (g *Engine) refresh(id string) {
 	g.registry.unlockEntry(e)
 }
 
-// revoke revokes the leases of limiters, and returns the releases to run.
+// revoke revokes the prefetches of limiters, and returns the releases to run.
 func (g *Engine) revoke(ids []string) (releases []release) {
 	for _, id := range ids {
 		if e := g.registry.lockExisting(id); e != nil {
-			releases = e.leases.revoke(releases)
+			releases = e.prefetches.revoke(releases)
 			g.registry.unlockEntry(e)
 		}
 	}
 	return releases
 }
 
-// changesInFlight counts the changes in flight by key. Meanwhile limiters that depend on the key lease
+// changesInFlight counts the changes in flight by key. Meanwhile limiters that depend on the key prefetch
 // nothing.
 type changesInFlight struct {
 	mu    sync.Mutex

@@ -1,7 +1,7 @@
 // Package engine sends the calls of limiters to Redis. The first caller of a
 // limiter has a call of its own. Callers that arrive meanwhile share calls. Callers that wait are queued.
 // Permits that arrive for a caller that has left are refunded. Denials can be answered from memory,
-// and grants from leases.
+// and grants from prefetches.
 //
 // The engine handles requests, batches and replies. A [Protocol] gives them their meaning: the
 // keys, the script, how a batch becomes arguments, and how a reply becomes answers.
@@ -15,7 +15,7 @@
 //
 //	call of           context          more commands are sent               moving slot
 //	a batch           Batch.context    while a caller is left or, if it     1/4 s
-//	                                   asks for a lease, for its length
+//	                                   asks for a prefetch, for its length
 //	one caller        [Detach]         until the context of the caller ends 1/4 s, of
 //	                                                                        Taken.Settle
 //	                                                                        until it ends
@@ -45,7 +45,7 @@ import (
 )
 
 // Engine sends the calls for one Redis. It keeps state for a limiter while calls wait or are in
-// flight, while permits are leased, and while a denial is cached. No goroutine outlives the last
+// flight, while permits are prefetched, and while a denial is cached. No goroutine outlives the last
 // command to Redis, releases included, by more than 100 ms.
 type Engine struct {
 	Nodes  *redisx.Nodes
@@ -54,11 +54,11 @@ type Engine struct {
 	redis    rueidis.Client
 	now      func() time.Time // nil: the server's clock
 	ownClock bool             // the program set now, which may panic
-	lease    time.Duration    // for which permits are leased; 0: never
+	prefetch time.Duration    // for which permits are prefetched; 0: never
 
 	registry   registry
-	dependents index    // the limiters with a queue or leases
-	transfers  sync.Map // the *transfer of each lease that is being fetched or released
+	dependents index    // the limiters with a queue or prefetches
+	transfers  sync.Map // the *transfer of each prefetch that is being fetched or released
 	changes    changesInFlight
 	yields     yields
 	callTime   callTime
@@ -70,7 +70,7 @@ type Engine struct {
 
 	slow   atomic.Bool  // the last call took long
 	looks  atomic.Int32 // see Look
-	hooked bool         // leases, a denial cache or an Observer are configured: see hooks.go
+	hooked bool         // prefetches, a denial cache or an Observer are configured: see hooks.go
 
 	// Each Engine has pools of its own: a channel of one synctest bubble must not be used in
 	// another.
@@ -83,14 +83,14 @@ type Settings struct {
 	Now        func() time.Time // the clock; nil for the host's
 	ServerTime bool             // the server's clock instead
 	Denials    time.Duration    // the longest that a denial is answered from memory; 0: never
-	Lease      time.Duration    // for which permits are leased, if the Limiter can; 0: never
+	Prefetch   time.Duration    // for which permits are prefetched, if the Limiter can; 0: never
 	Observer   *Observer        // nil: none
 }
 
 // New returns an Engine. It sends nothing.
 func New(s Settings) *Engine {
-	g := &Engine{redis: s.Redis, now: s.Now, ownClock: s.Now != nil && !s.ServerTime, lease: s.Lease, began: time.Now(),
-		observer: newObserver(s.Observer)}
+	g := &Engine{redis: s.Redis, now: s.Now, ownClock: s.Now != nil && !s.ServerTime, prefetch: s.Prefetch,
+		began: time.Now(), observer: newObserver(s.Observer)}
 	switch {
 	case s.ServerTime:
 		g.now = nil
@@ -108,7 +108,7 @@ func New(s Settings) *Engine {
 	if o := g.observer; o != nil && o.Places != nil {
 		g.Keeper.Changed = func(name string, change int) { o.Places(Places{Name: name, Change: change}) }
 	}
-	g.hooked = g.lease > 0 || g.denials != nil || g.observer != nil
+	g.hooked = g.prefetch > 0 || g.denials != nil || g.observer != nil
 	return g
 }
 
@@ -165,14 +165,14 @@ func (g *Engine) ServerTime() bool { return g.now == nil }
 //
 // A Limiter is not copied. Only Tick is optional.
 type Limiter struct {
-	Engine    *Engine
-	ID        string
-	Name      string   // in errors
-	Policy    string   // for an Observer
-	DependsOn []string // the keys whose changes affect it, at least one: see Change
-	Protocol  Protocol
-	Leases    bool          // its script can lease permits
-	Tick      time.Duration // the precision of the time in its calls; 0 for a millisecond
+	Engine     *Engine
+	ID         string
+	Name       string   // in errors
+	Policy     string   // for an Observer
+	DependsOn  []string // the keys whose changes affect it, at least one: see Change
+	Protocol   Protocol
+	Prefetches bool          // its script can prefetch permits
+	Tick       time.Duration // the precision of the time in its calls; 0 for a millisecond
 }
 
 func (l *Limiter) tick() time.Duration { return cmp.Or(l.Tick, time.Millisecond) }
@@ -205,8 +205,8 @@ type Protocol interface {
 	AboveLimit(permits, limit int64) error
 }
 
-// leases reports whether the limiter's permits may be leased.
-func (l *Limiter) leases() bool { return l.Leases && l.Engine.lease > 0 }
+// prefetches reports whether the limiter's permits may be prefetched.
+func (l *Limiter) prefetches() bool { return l.Prefetches && l.Engine.prefetch > 0 }
 
 // A yield in a busy process lasts until all of its goroutines have run. If it brings no caller, the
 // process is busy with other work, and calls stop yielding for a while.

@@ -35,24 +35,24 @@ type fake struct {
 func open(g *Engine, name string, limit int64, every time.Duration) *fake {
 	l := &fake{limit: limit, every: every}
 	l.Engine, l.ID, l.Name, l.DependsOn, l.Protocol = g, name, name, []string{name}, l
-	l.Leases = g.lease > 0
+	l.Prefetches = g.prefetch > 0
 	return l
 }
 
 // exchange is a call and its reply. Redis carries only its number.
 type exchange struct {
-	limiter *fake
-	asks    []Ask
-	ordered bool
-	lease   Lease
-	now     time.Time // zero for the server's clock
+	limiter  *fake
+	asks     []Ask
+	ordered  bool
+	prefetch Prefetch
+	now      time.Time // zero for the server's clock
 
 	back int64  // permits to return, instead of asks
 	of   string // the exchange that was granted them; "" for the oldest grants
 
 	view
-	letters      string
-	part, leased int64 // part was granted to the request with p
+	letters          string
+	part, prefetched int64 // part was granted to the request with p
 }
 
 var (
@@ -76,7 +76,7 @@ func exchangeOf(number string) *exchange {
 func (l *fake) Script(*Batch) (*redisx.Script, []string) { return fakeScript, []string{l.ID} }
 
 func (l *fake) Arguments(b *Batch, now time.Time) {
-	x := &exchange{limiter: l, ordered: b.Ordered, lease: b.Lease, now: now}
+	x := &exchange{limiter: l, ordered: b.Ordered, prefetch: b.Prefetch, now: now}
 	for _, r := range b.Requests {
 		x.asks = append(x.asks, r.Ask)
 	}
@@ -101,9 +101,9 @@ func (l *fake) Answer(b *Batch, message rueidis.RedisMessage) (again bool, err e
 	if _, detail := b.Wants(); !detail && !b.Ordered {
 		b.Forecast = nil
 	}
-	if x.leased > 0 {
-		b.Lease.Granted, b.Lease.Lasts = x.leased, b.Lease.Span
-		b.Lease.Limit, b.Lease.Free, b.Lease.Reset, b.Lease.Refund = v.limit, v.free, v.after, l.refundOf(b)
+	if x.prefetched > 0 {
+		b.Prefetch.Granted, b.Prefetch.Lasts = x.prefetched, b.Prefetch.Span
+		b.Prefetch.Limit, b.Prefetch.Free, b.Prefetch.Reset, b.Prefetch.Refund = v.limit, v.free, v.after, l.refundOf(b)
 	}
 	return false, nil
 }
@@ -225,11 +225,11 @@ func (f *fixture) answer(p *server.Peer, command string, words ...string) bool {
 	return true
 }
 
-// take decides requests in order. If none is denied, it leases at most half of the permits that are free
+// take decides requests in order. If none is denied, it prefetches at most half of the permits that are free
 // then.
 func (s *state) take(x *exchange, number string, now time.Time) {
 	free, stopped, taken, returns := s.free(now), false, int64(0), now.Add(s.every)
-	x.letters, x.part, x.leased = "", 0, 0
+	x.letters, x.part, x.prefetched = "", 0, 0
 	for _, a := range x.asks {
 		granted := min(a.Most(), free)
 		switch {
@@ -245,13 +245,13 @@ func (s *state) take(x *exchange, number string, now time.Time) {
 		free, taken = free-granted, taken+granted
 	}
 	if !strings.Contains(x.letters, "n") {
-		x.leased = min(x.lease.Permits, free/2)
+		x.prefetched = min(x.prefetch.Permits, free/2)
 	}
-	if x.leased > 0 {
-		returns = returns.Add(x.lease.Span)
+	if x.prefetched > 0 {
+		returns = returns.Add(x.prefetch.Span)
 	}
-	if taken+x.leased > 0 {
-		s.grants = append(s.grants, grant{number, taken + x.leased, returns})
+	if taken+x.prefetched > 0 {
+		s.grants = append(s.grants, grant{number, taken + x.prefetched, returns})
 	}
 }
 

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// Leases, the denial cache and an Observer join a call by the functions of this file. Without any of them
+// Prefetches, the denial cache and an Observer join a call by the functions of this file. Without any of them
 // Try and Wait run none of these: Engine.hooked guards the places that call them.
 
-// tryHooked is Try with leases, the denial cache and the report of the decision.
+// tryHooked is Try with prefetches, the denial cache and the report of the decision.
 func (l *Limiter) tryHooked(ctx context.Context, ask Ask, result *Result) error {
 	observation, reported := l.Observe(ask.Most()), false
 	defer result.returnUnless(&reported)
@@ -32,7 +32,7 @@ func (r *Result) returnUnless(reported *bool) {
 // tryUnobserved is Try without a report of the decision.
 func (l *Limiter) tryUnobserved(ctx context.Context, ask Ask, result *Result) error {
 	for mayRevoke := true; ; mayRevoke = false { // at most twice
-		if l.fromLease(ask, result) {
+		if l.fromPrefetch(ask, result) {
 			return nil
 		}
 		if l.Engine.denials != nil {
@@ -42,15 +42,15 @@ func (l *Limiter) tryUnobserved(ctx context.Context, ask Ask, result *Result) er
 			}
 		}
 		var err error
-		if l.leases() {
-			err = l.share(ctx, ask, result) // a shared call can bring a lease
+		if l.prefetches() {
+			err = l.share(ctx, ask, result) // a shared call can bring a prefetch
 		} else {
 			_, err = l.callRedis(ctx, ask, result)
 		}
 		if err != nil {
 			return err
 		}
-		releases := l.addLeased(ask, result, mayRevoke)
+		releases := l.addPrefetched(ask, result, mayRevoke)
 		if releases == nil {
 			return nil
 		}
@@ -61,12 +61,12 @@ func (l *Limiter) tryUnobserved(ctx context.Context, ask Ask, result *Result) er
 	}
 }
 
-// waitHooked is Wait with leases, the denial cache and the report of the decision.
+// waitHooked is Wait with prefetches, the denial cache and the report of the decision.
 func (l *Limiter) waitHooked(ctx context.Context, ask Ask, deadline time.Time, result *Result) (granted bool,
 	err error) {
 	observation, reported := l.Observe(ask.Permits), false
 	defer result.returnUnless(&reported)
-	if !l.fromLease(ask, result) {
+	if !l.fromPrefetch(ask, result) {
 		if err = l.denyUntil(ask, earlierDeadline(ctx, deadline), result); err == nil {
 			err = observation.wait(ctx, func() (bool, error) { return l.wait(ctx, ask, deadline, result) })
 		}
@@ -77,10 +77,10 @@ func (l *Limiter) waitHooked(ctx context.Context, ask Ask, deadline time.Time, r
 	return granted, err
 }
 
-// hookDispatch plans the lease of a batch that is about to be sent. The entry is locked.
+// hookDispatch plans the prefetch of a batch that is about to be sent. The entry is locked.
 func (l *Limiter) hookDispatch(e *entry, b *Batch) {
 	if e.queue == nil || b.queue != nil { // else free permits are for the waiters
-		e.leases.plan(b)
+		e.prefetches.plan(b)
 	}
 }
 
@@ -92,21 +92,21 @@ func (l *Limiter) hookSend(b *Batch, now time.Time) {
 	g.observer.begin(l, b)
 }
 
-// hookAnswer stores the lease that a call has brought, and has a caller report the call. The answers are
-// final and the entry, if there is one, is locked. It returns the release of a lease that must not be
+// hookAnswer stores the prefetch that a call has brought, and has a caller report the call. The answers are
+// final and the entry, if there is one, is locked. It returns the release of a prefetch that must not be
 // used.
 func (l *Limiter) hookAnswer(e *entry, b *Batch) (discarded release) {
-	b.sent.call.finish(b.Lease.Granted, b.err)
+	b.sent.call.finish(b.Prefetch.Granted, b.err)
 	b.assignCall()
 	if e == nil {
 		return nil
 	}
-	discarded = e.leases.store(b)
-	if b.queue != nil && b.queue.waiters.first == nil { // else leased permits are for the waiters
-		e.leases.addToAll(b)
+	discarded = e.prefetches.store(b)
+	if b.queue != nil && b.queue.waiters.first == nil { // else prefetched permits are for the waiters
+		e.prefetches.addToAll(b)
 	}
-	if b.queue == nil && b.Lease.Granted > 0 && e.queue != nil {
-		e.queue.wake() // its waiters are served from the lease first
+	if b.queue == nil && b.Prefetch.Granted > 0 && e.queue != nil {
+		e.queue.wake() // its waiters are served from the prefetch first
 	}
 	return discarded
 }
@@ -115,7 +115,7 @@ func (l *Limiter) hookAnswer(e *entry, b *Batch) (discarded release) {
 // before its callers ask again.
 func (l *Limiter) hookEnd(b *Batch) {
 	if g := l.Engine; g.denials != nil {
-		if b.Granted+b.Lease.Granted > 0 {
+		if b.Granted+b.Prefetch.Granted > 0 {
 			b.sent.version = g.denials.forgetAfterGrant(l, b.sent.version)
 		}
 		l.remember(b)
@@ -125,9 +125,9 @@ func (l *Limiter) hookEnd(b *Batch) {
 	}
 }
 
-// countForLease counts the demand of a request for the next lease. The entry is locked.
-func (l *Limiter) countForLease(e *entry, r *Request) {
+// countForPrefetch counts the demand of a request for the next prefetch. The entry is locked.
+func (l *Limiter) countForPrefetch(e *entry, r *Request) {
 	l.ensureLeases(e, r.Permits)
-	// A denial then reports the free permits, which together with the leased ones may be enough.
-	r.Detail = r.Detail || e.leases.unused(time.Now()) > 0
+	// A denial then reports the free permits, which together with the prefetched ones may be enough.
+	r.Detail = r.Detail || e.prefetches.unused(time.Now()) > 0
 }

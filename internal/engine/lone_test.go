@@ -147,32 +147,32 @@ func TestLoneCall_DenialCache_RemembersItsDenial(t *testing.T) {
 	})
 }
 
-// TestLoneCall_Lease_IsBroughtByASharedCall: a lone one has none.
-func TestLoneCall_Lease_IsBroughtByASharedCall(t *testing.T) {
-	withEngine(t, Settings{Lease: time.Second}, func(t *testing.T, f *fixture, g *Engine) {
+// TestLoneCall_Prefetch_IsBroughtByASharedCall: a lone one has none.
+func TestLoneCall_Prefetch_IsBroughtByASharedCall(t *testing.T) {
+	withEngine(t, Settings{Prefetch: time.Second}, func(t *testing.T, f *fixture, g *Engine) {
 		l := open(g, "limiter", 1000, time.Minute)
 		for range 20 {
 			f.RequireGranted(l, 1)
 		}
-		assert.Equal(t, FromLease, redistest.Result(t, l.Take, 1).From)
+		assert.Equal(t, FromPrefetch, redistest.Result(t, l.Take, 1).From)
 		require.NoError(t, g.Flush(t.Context()))
 	})
 }
 
 func TestReceipt_EachWay_RefundsItsGrant(t *testing.T) {
 	for _, way := range ways {
-		for _, kind := range []string{"shared call", "own call", "lease"} {
+		for _, kind := range []string{"shared call", "own call", "prefetch"} {
 			runWithServer(t, way.name+", "+kind, func(t *testing.T, f *fixture) {
-				leased, s := kind == "lease", Settings{}
-				if leased {
-					s.Lease = time.Second
+				prefetched, s := kind == "prefetch", Settings{}
+				if prefetched {
+					s.Prefetch = time.Second
 				}
 				l := f.open(s, 100, time.Minute)
 				if kind == "shared call" {
 					l.Engine.registry.active.of(l.ID).Or(crowdedBit)
 				}
 				f.CountGranted(l, 20, 0)
-				synctest.Wait() // for the next lease
+				synctest.Wait() // for the next prefetch
 				var err error
 				var result Result
 				ask := Ask{Permits: 1, Detail: true, Receipt: true}
@@ -183,7 +183,7 @@ func TestReceipt_EachWay_RefundsItsGrant(t *testing.T) {
 				}
 				require.NoError(t, err)
 				require.NoError(t, result.Refund(t.Context(), 1))
-				assert.Equal(t, leased, result.From != FromRedis)
+				assert.Equal(t, prefetched, result.From != FromRedis)
 				require.NoError(t, l.Engine.Flush(t.Context()))
 				assert.EqualValues(t, 80, f.free(l))
 			})

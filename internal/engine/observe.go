@@ -33,17 +33,17 @@ type Source uint8
 const (
 	FromRedis Source = iota
 	FromMemory
-	FromLease
+	FromPrefetch
 )
 
 // Call is a call to Redis that asked for permits.
 type Call struct {
-	Limiter         *Limiter
-	Requests        int
-	Permits, Leased int64
-	Took            time.Duration
-	Err             error
-	Initial         bool // the call set initial rates
+	Limiter             *Limiter
+	Requests            int
+	Permits, Prefetched int64
+	Took                time.Duration
+	Err                 error
+	Initial             bool // the call set initial rates
 
 	began time.Time
 }
@@ -58,7 +58,7 @@ type Waiting struct {
 type Places struct {
 	Name    string // of the InFlight
 	Change  int    // of those that the Client holds
-	Expired int    // that a call has removed, since their leases have ended
+	Expired int    // that a call has removed, since their prefetches have ended
 }
 
 // observer is an Observer with its state in an Engine.
@@ -172,12 +172,12 @@ func (o *observer) begin(l *Limiter, b *Batch) {
 }
 
 // finish sets the result of a call.
-func (c *Call) finish(leased int64, err error) {
+func (c *Call) finish(prefetched int64, err error) {
 	if c == nil {
 		return
 	}
 	if c.Took, c.Err = time.Since(c.began), err; err == nil {
-		c.Leased = leased
+		c.Prefetched = prefetched
 	}
 }
 

@@ -82,54 +82,55 @@ func observed(t *testing.T, s Settings, limit int64, every time.Duration,
 func TestObserver_Decisions_AreEachReportedOnce(t *testing.T) {
 	for _, way := range ways {
 		t.Run(way.name, func(t *testing.T) {
-			observed(t, Settings{}, 10, time.Hour, func(ctx context.Context, f *fixture, l *fake, o *events) {
-				// only requires one decision since, and one call to Redis, if its caller has waited for it.
-				only := func(want Decision, failed error) {
-					f.Helper()
-					want.Limiter, want.From = &l.Limiter, FromRedis
-					decisions, calls, waiting := o.all()
-					assert.Equal(f, []Decision{want}, decisions)
-					if want.Took == trip {
-						call := Call{Limiter: &l.Limiter, Requests: 1, Permits: want.Permits, Took: trip, Err: failed}
-						assert.Equal(f, []Call{call}, calls)
-					} else {
-						assert.Empty(f, calls)
+			observed(t, Settings{}, 10, time.Hour,
+				func(ctx context.Context, f *fixture, l *fake, o *events) {
+					// only requires one decision since, and one call to Redis, if its caller has waited for it.
+					only := func(want Decision, failed error) {
+						f.Helper()
+						want.Limiter, want.From = &l.Limiter, FromRedis
+						decisions, calls, waiting := o.all()
+						assert.Equal(f, []Decision{want}, decisions)
+						if want.Took == trip {
+							call := Call{Limiter: &l.Limiter, Requests: 1, Permits: want.Permits, Took: trip, Err: failed}
+							assert.Equal(f, []Call{call}, calls)
+						} else {
+							assert.Empty(f, calls)
+						}
+						if way.waits {
+							assert.Equal(f, []Waiting{
+								{Limiter: &l.Limiter, Change: 1, Length: 1}, {Limiter: &l.Limiter, Change: -1},
+							}, waiting)
+						} else {
+							assert.Empty(f, waiting)
+						}
 					}
-					if way.waits {
-						assert.Equal(f, []Waiting{
-							{Limiter: &l.Limiter, Change: 1, Length: 1}, {Limiter: &l.Limiter, Change: -1},
-						}, waiting)
-					} else {
-						assert.Empty(f, waiting)
+					require.NoError(f, way.call(ctx, l, 3))
+					only(Decision{Permits: 3, Granted: true, Took: trip}, nil)
+					if way.denied {
+						require.NoError(f, way.call(ctx, l, 8))
+						only(Decision{Permits: 8, Took: trip}, nil)
 					}
-				}
-				require.NoError(f, way.call(ctx, l, 3))
-				only(Decision{Permits: 3, Granted: true, Took: trip}, nil)
-				if way.denied {
-					require.NoError(f, way.call(ctx, l, 8))
-					only(Decision{Permits: 8, Took: trip}, nil)
-				}
-				err := way.call(ctx, l, 11)
-				require.Equal(f, aboveLimit{11, 10}, err)
-				only(Decision{Permits: 11, Took: trip, Err: err}, nil)
+					err := way.call(ctx, l, 11)
+					require.Equal(f, aboveLimit{11, 10}, err)
+					only(Decision{Permits: 11, Took: trip, Err: err}, nil)
 
-				// The context ends while the request is at Redis: a goroutine without a caller
-				// reports that call.
-				leaves, leave := context.WithTimeout(ctx, trip/2)
-				defer leave()
-				err = way.call(leaves, l, 1)
-				require.ErrorIs(f, err, context.DeadlineExceeded)
-				only(Decision{Permits: 1, Took: trip / 2, Err: err}, nil)
-				time.Sleep(time.Second)
-				assert.EqualValues(f, 1, o.alone.Load())
-				_, calls, _ := o.all()
-				assert.Equal(f, []Call{{Limiter: &l.Limiter, Requests: 1, Permits: 1, Took: trip}}, calls)
+					// The context ends while the request is at Redis: a goroutine without a caller
+					// reports that call.
+					leaves, leave := context.WithTimeout(ctx, trip/2)
+					defer leave()
+					err = way.call(leaves, l, 1)
+					require.ErrorIs(f, err, context.DeadlineExceeded)
+					only(Decision{Permits: 1, Took: trip / 2, Err: err}, nil)
+					time.Sleep(time.Second)
+					assert.EqualValues(f, 1, o.alone.Load())
+					_, calls, _ := o.all()
+					assert.Equal(f, []Call{{Limiter: &l.Limiter, Requests: 1, Permits: 1, Took: trip}}, calls)
 
-				f.change(l, func(s *state) { s.deleted = true })
-				err = way.call(ctx, l, 2)
-				require.ErrorContains(f, err, "NOTSET")
-				only(Decision{Permits: 2, Took: trip, Err: err}, err)
-			})
+					f.change(l, func(s *state) { s.deleted = true })
+					err = way.call(ctx, l, 2)
+					require.ErrorContains(f, err, "NOTSET")
+					only(Decision{Permits: 2, Took: trip, Err: err}, err)
+				})
 		})
 	}
 }
@@ -149,25 +150,26 @@ func TestObserver_Source_NamesRedisOrMemory(t *testing.T) {
 	})
 }
 
-func TestObserver_Lease_IsReportedWithItsCall(t *testing.T) {
-	observed(t, Settings{Lease: shortLease}, 10_000, time.Hour, func(ctx context.Context, f *fixture, l *fake, o *events) {
+func TestObserver_Prefetch_IsReportedWithItsCall(t *testing.T) {
+	s := Settings{Prefetch: shortPrefetch}
+	observed(t, s, 10_000, time.Hour, func(ctx context.Context, f *fixture, l *fake, o *events) {
 		f.Latency.Store(int64(500 * time.Microsecond))
 		for range 300 {
 			time.Sleep(30 * time.Microsecond)
 			f.RequireTrue(l.TryAcquire(ctx, 1))
 		}
 		decisions, calls, _ := o.all()
-		used, leased := int64(0), int64(0)
+		used, prefetched := int64(0), int64(0)
 		for _, d := range decisions {
-			if d.From == FromLease {
+			if d.From == FromPrefetch {
 				used += d.Permits
 			}
 		}
 		for _, c := range calls {
-			leased += c.Leased
+			prefetched += c.Prefetched
 		}
 		assert.Positive(f, used)
-		assert.GreaterOrEqual(f, leased, used)
+		assert.GreaterOrEqual(f, prefetched, used)
 	})
 }
 

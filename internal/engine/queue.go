@@ -214,7 +214,7 @@ func (q *queue) aboveLimit(w *waiter) bool {
 }
 
 // servable returns when to send a call for the first waiter, by the last forecast. That
-// can be later than Earliest. A call at the end of another Client's lease may find its unused
+// can be later than Earliest. A call at the end of another Client's prefetch may find its unused
 // permits not yet returned. Then the next call would be an interval later. If the time is known and
 // after the deadline of the waiter, it is halfway between Earliest and the deadline.
 func (q *queue) servable() time.Time {
@@ -326,11 +326,11 @@ func (q *queue) fillBatch(call time.Duration, shares bool) {
 	q.calledFor, q.stale, q.dueForNew = q.arrived, false, time.Time{}
 }
 
-// serveFrom serves waiters from leases, in order, and returns those to wake.
-func (q *queue) serveFrom(h *leaseSet) (done []*waiter) {
+// serveFrom serves waiters from prefetches, in order, and returns those to wake.
+func (q *queue) serveFrom(h *prefetchSet) (done []*waiter) {
 	now := time.Now()
-	for i := range h.leases {
-		s := &h.leases[i]
+	for i := range h.prefetches {
+		s := &h.prefetches[i]
 		for w := q.waiters.first; w != nil && w.Permits <= s.unused && !s.expired(now) &&
 			len(done) < MaxRequests; w = q.waiters.first {
 			h.grant(s, w.Ask, &w.Result, now)

@@ -241,7 +241,7 @@ func TestErrDeadline_Text_NamesNoTimeThatIsOver(t *testing.T) {
 	}
 }
 
-// TestWait_Detail_ResultHasTheNumbers of the end of the wait: Redis grants, a lease grants, or the permits cannot be
+// TestWait_Detail_ResultHasTheNumbers of the end of the wait: Redis grants, a prefetch grants, or the permits cannot be
 // free in time. Ten permits return ten seconds after their grant.
 func TestWait_Detail_ResultHasTheNumbers(t *testing.T) {
 	const limit, every = 10, 10 * time.Second

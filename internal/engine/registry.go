@@ -52,7 +52,7 @@ func (x *index) of(key string) []string {
 }
 
 // registry holds the state of limiters: an entry for each ID that has shared calls in flight, waiters or
-// leases, and none for any other.
+// prefetches, and none for any other.
 type registry struct {
 	entries sync.Map // ID -> *entry
 	active  activities
@@ -69,8 +69,8 @@ type entry struct {
 	calls       int    // of theirs in flight, the one about to be sent included
 	dispatching bool   // a call is about to take the first batch
 
-	queue  *queue    // of waiters, or nil
-	leases *leaseSet // or nil
+	queue      *queue       // of waiters, or nil
+	prefetches *prefetchSet // or nil
 }
 
 // lockEntry returns the entry of a limiter, locked. It is to be unlocked with unlockEntry, unless it has a
@@ -123,7 +123,7 @@ func (n *registry) unlockEntry(e *entry) {
 }
 
 func (e *entry) idle() bool {
-	return e.first == nil && e.calls == 0 && e.queue == nil && e.leases == nil
+	return e.first == nil && e.calls == 0 && e.queue == nil && e.prefetches == nil
 }
 
 // push appends a batch to those that collect requests.

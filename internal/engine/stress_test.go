@@ -24,7 +24,7 @@ func TestLimiter_CallersLeaveAtAnyTime_NoPermitIsLost(t *testing.T) {
 			"":                      {},
 			", with a denial cache": {Denials: time.Hour},
 			", server time":         {ServerTime: true},
-			", with leases":         {Lease: 20 * time.Millisecond},
+			", with prefetches":     {Prefetch: 20 * time.Millisecond},
 		} {
 			runWithServer(t, fmt.Sprint(seed, kind), func(t *testing.T, f *fixture) {
 				random := rand.New(rand.NewPCG(uint64(seed), 9))

@@ -132,8 +132,8 @@ func (l *Limiter) share(ctx context.Context, ask Ask, result *Result) error {
 	r.Ask = ask
 	r.state.Store(queued)
 	e := g.registry.lockEntry(l)
-	if g.hooked && l.leases() {
-		l.countForLease(e, r)
+	if g.hooked && l.prefetches() {
+		l.countForPrefetch(e, r)
 	}
 	b := l.addRequest(e, r)
 	sends := g.reserveCall(e)
@@ -316,7 +316,7 @@ func (b *Batch) wakeShared() {
 	clear(b.Requests)
 	clear(b.Lost)
 	done := b.done
-	b.Requests, b.Lease, b.done, b.open = b.Requests[:0], Lease{}, nil, openBatch{}
+	b.Requests, b.Prefetch, b.done, b.open = b.Requests[:0], Prefetch{}, nil, openBatch{}
 	b.Outcome = Outcome{Lost: b.Lost[:0]}
 	if done != nil {
 		close(done)

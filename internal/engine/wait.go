@@ -92,7 +92,7 @@ func (l *Limiter) enqueue(w *waiter) *entry {
 	g := l.Engine
 	e := g.registry.lockEntry(l)
 	defer e.mu.Unlock()
-	if g.hooked && l.leases() {
+	if g.hooked && l.prefetches() {
 		l.ensureLeases(e, w.Permits)
 	}
 	if e.queue == nil {
@@ -140,8 +140,8 @@ func (l *Limiter) serve(e *entry, q *queue) {
 		}
 		first := q.waiters.first
 		q.firstWaits = first.forPermits || q.calledAfter(first)
-		if e.leases != nil {
-			if done := q.serveFrom(e.leases); done != nil {
+		if e.prefetches != nil {
+			if done := q.serveFrom(e.prefetches); done != nil {
 				e.mu.Unlock()
 				q.wakeAll(done)
 				continue
@@ -215,13 +215,13 @@ func (l *Limiter) endQueued(ctx context.Context, e *entry, b *Batch) {
 	b.queue.wakeAll(done)
 }
 
-// revokeForFirst releases the leases if the first waiter needs their permits as well, and has the queue
+// revokeForFirst releases the prefetches if the first waiter needs their permits as well, and has the queue
 // ask again, although a release may still hang. It reports whether it did.
 func (l *Limiter) revokeForFirst(e *entry, q *queue) bool {
 	var releases []release
 	e.mu.Lock()
 	if first := q.waiters.first; q.batch.err == nil && first != nil && q.calledAfter(first) {
-		releases = e.leases.revokeFor(first.Permits)
+		releases = e.prefetches.revokeFor(first.Permits)
 	}
 	e.mu.Unlock()
 	if releases == nil {

@@ -8,8 +8,8 @@
 // only the requests that arrive before it is detected, by a deadline each, and those that wait for
 // permits then, by three. No goroutine is left behind.
 //
-// A decision from memory, of a denial cache ([rratelimiter.WithDenialCache]) or a lease
-// ([rratelimiter.WithLease]), is valid, but no answer of Redis.
+// A decision from memory, of a denial cache ([rratelimiter.WithDenialCache]) or a prefetch
+// ([rratelimiter.WithPrefetch]), is valid, but no answer of Redis.
 package outage
 
 import (
@@ -77,7 +77,7 @@ type Answer struct {
 	limit.Outcome
 	Receipt receipt.Receipt // of the permits, if Result is Acquired
 
-	fromMemory bool // decided by a lease or a denial cache
+	fromMemory bool // decided by a prefetch or a denial cache
 	paused     bool // denied by a pause that a server asked for
 }
 

@@ -47,7 +47,7 @@ func BenchmarkBeside(b *testing.B) {
 				newProcess(b, "theirs", original, self),
 				newProcess(b, "tuned", append(image, original...), self),
 				newProcess(b, "plain", image, rrl, serve...),
-				newProcess(b, "leased", image, rrl, append(serve[:len(serve):len(serve)], "--lease", "1s")...),
+				newProcess(b, "leased", image, rrl, append(serve[:len(serve):len(serve)], "--prefetch", "1s")...),
 			}
 			contenders[3].ends = func(context.Context) error {
 				time.Sleep(1100 * time.Millisecond) // until its leases have ended
@@ -73,7 +73,7 @@ func BenchmarkHandler(b *testing.B) {
 		require.NoError(b, err)
 		return s
 	}
-	leases := open(rratelimiter.WithLease(time.Second))
+	leases := open(rratelimiter.WithPrefetch(time.Second))
 	for _, keys := range []int{1, 10_000} {
 		b.Run(fmt.Sprintf("keys=%d", keys), func(b *testing.B) {
 			contenders := []*contender{

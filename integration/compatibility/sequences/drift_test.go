@@ -139,7 +139,7 @@ func (r *run) requireCorrection(t *testing.T, change driftChange) {
 	d.clients = []*rratelimiter.Client{rratelimiter.New(r.redis, clock)}
 	longest := driftInterval + driftStep // that a permit stays taken
 	if change.leases {
-		d.clients = append(d.clients, rratelimiter.New(r.redis, clock, rratelimiter.WithLease(time.Second)))
+		d.clients = append(d.clients, rratelimiter.New(r.redis, clock, rratelimiter.WithPrefetch(time.Second)))
 		longest += time.Second
 	}
 	require.NoError(t, d.clients[0].Limiter(d.name).SetRate(t.Context(),

@@ -135,7 +135,7 @@ func TestPolicies_DocumentedRights_AreEnough(t *testing.T) {
 			refused = limited(t, redistest.Err(taken.Take(t.Context(), 1, holding)), "") || refused
 			refused = limited(t, taken.Settle(t.Context(), 1), "") || refused
 		}
-		leasing := s.allowed(t, append(slices.Clone(always), commands...), rratelimiter.WithLease(time.Second),
+		leasing := s.allowed(t, append(slices.Clone(always), commands...), rratelimiter.WithPrefetch(time.Second),
 			rratelimiter.WithClock(func() time.Time { return at }))
 		many := policy
 		if window, ok := policy.(limit.FixedWindow); ok {

@@ -13,7 +13,7 @@ import (
 
 // A server that hangs keeps grants for callers that have gone, and leases that have ended when
 // their reply arrives.
-func TestLease_ServerPaused_KeepsTheRate(t *testing.T) {
+func TestPrefetch_ServerPaused_KeepsTheRate(t *testing.T) {
 	t.Parallel()
 	server := servers.Single(t)
 	l := start(t, outages.OnSingle(server))
@@ -31,7 +31,7 @@ func TestLease_ServerPaused_KeepsTheRate(t *testing.T) {
 
 // The server runs calls and their replies are lost with their connections, repeatedly, with a lease
 // or without.
-func TestLease_RepliesLost_KeepsTheRate(t *testing.T) {
+func TestPrefetch_RepliesLost_KeepsTheRate(t *testing.T) {
 	t.Parallel()
 	server := servers.Single(t)
 	on, disturbed := outages.OnSingle(server), proxy.Start(t, server.Addr())
@@ -50,7 +50,7 @@ func TestLease_RepliesLost_KeepsTheRate(t *testing.T) {
 }
 
 // The master is killed with grants that its replicas lack: its last ones, and leased permits.
-func TestLease_SentinelMasterKilled_BoundsTheLoss(t *testing.T) {
+func TestPrefetch_SentinelMasterKilled_BoundsTheLoss(t *testing.T) {
 	t.Parallel()
 	sentinel := servers.NewSentinel(t)
 	l := start(t, outages.OnSentinel(sentinel))

@@ -58,7 +58,7 @@ func start(t *testing.T, on outages.Target) *load {
 	l.java = oracle.Start(t, "4.7.0", on.Redisson, oracle.WithTimeout(time.Second)).Limiter(name)
 	l.limiter = setRate(t, l.redis, rratelimiter.Rate{Permits: rate, Interval: interval})
 	for client := range uint64(goClients) {
-		leased := rratelimiter.New(servers.Connect(t, on.Redis), rratelimiter.WithLease(lease),
+		leased := rratelimiter.New(servers.Connect(t, on.Redis), rratelimiter.WithPrefetch(lease),
 			rratelimiter.WithObserver(countLeased(&l.leased))).Limiter(name)
 		for caller := range uint64(callers) {
 			l.running.Go(func() { l.bursts(leased, rand.New(rand.NewPCG(client, caller))) })
@@ -73,7 +73,7 @@ func start(t *testing.T, on outages.Target) *load {
 // countLeased returns an observer that counts grants from leases.
 func countLeased(n *atomic.Int64) *rratelimiter.Observer {
 	return &rratelimiter.Observer{Decision: func(_ context.Context, d rratelimiter.DecisionInfo) {
-		if d.Source == rratelimiter.FromLease && d.Granted {
+		if d.Source == rratelimiter.FromPrefetch && d.Granted {
 			n.Add(1)
 		}
 	}}

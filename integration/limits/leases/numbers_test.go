@@ -28,10 +28,11 @@ type numbers struct {
 	rratelimiter.Decision
 }
 
-// TestLease_Take_RemainingIsNeverTooLarge: several Clients with leases take permits from a quota that gets none back.
+// TestPrefetch_Take_RemainingIsNeverTooLarge: several Clients with prefetches take from a quota that gets none
+// back.
 // Remaining is at most the quota without what the same Client took before the call. What others took counts too,
 // once it is older than a lease and a call. Replies to requests of all sizes pass each other.
-func TestLease_Take_RemainingIsNeverTooLarge(t *testing.T) {
+func TestPrefetch_Take_RemainingIsNeverTooLarge(t *testing.T) {
 	window := limit.FixedWindow{Permits: quota, Interval: time.Hour}
 	for kind, open := range map[string]func(c *rratelimiter.Client) take{
 		"Redisson": func(c *rratelimiter.Client) take {
@@ -57,7 +58,7 @@ func TestLease_Take_RemainingIsNeverTooLarge(t *testing.T) {
 			for client := range all {
 				link := proxy.Start(t, server.Addr())
 				link.Disturb(t, "latency", "downstream", `"latency": 2, "jitter": 1`)
-				take := open(rratelimiter.New(servers.Connect(t, single(link.Listen)), rratelimiter.WithLease(lease),
+				take := open(rratelimiter.New(servers.Connect(t, single(link.Listen)), rratelimiter.WithPrefetch(lease),
 					rratelimiter.WithObserver(countLeased(&leased))))
 				running.Go(func() { all[client] = takeFor(t, take, uint64(client), &leased) })
 			}

@@ -40,7 +40,7 @@ func member(addr string) error {
 	}
 	defer redis.Close()
 	var leased atomic.Int64
-	limiter := rratelimiter.New(redis, rratelimiter.WithLease(memberLease),
+	limiter := rratelimiter.New(redis, rratelimiter.WithPrefetch(memberLease),
 		rratelimiter.WithObserver(countLeased(&leased))).Limiter(name)
 	answers := json.NewEncoder(os.Stdout)
 	var r report
@@ -65,7 +65,7 @@ func member(addr string) error {
 
 // A process that holds a lease is stopped, and the limiter deleted meanwhile, so that later grants
 // come from the lease. These end with the lease, whenever the process resumes.
-func TestLease_ProcessStopped_EndsInTime(t *testing.T) {
+func TestPrefetch_ProcessStopped_EndsInTime(t *testing.T) {
 	t.Parallel()
 	server := servers.Single(t)
 	redis := servers.Connect(t, single(server.Addr()))

@@ -41,7 +41,7 @@ default:
 var defects = map[string]defect{
 	"a grant is dropped": {"internal/include/grant.lua", "failed = redis.pcall('ZADD', permitsKey, grantedAt, member)", "failed = 1",
 		"TestLimiter_GoClients"},
-	"a lease is used 1 ms after its end": {"internal/engine/lease.go", "return s.Lasts - max(",
+	"a lease is used 1 ms after its end": {"internal/engine/prefetch.go", "return s.Lasts - max(",
 		"return s.Lasts + time.Millisecond - max(", "TestLeased"},
 	"a reply is delivered twice": {"reply.go", answer, kept + answer + twice, "TestLimiter_GoClients"},
 }

@@ -64,7 +64,7 @@ func (s *soak) run(ctx context.Context) (err error) {
 
 	ctx, cancel := context.WithTimeout(ctx, s.length)
 	defer cancel()
-	plain, leasing := rratelimiter.New(redis), rratelimiter.New(redis, rratelimiter.WithLease(100*time.Millisecond))
+	plain, leasing := rratelimiter.New(redis), rratelimiter.New(redis, rratelimiter.WithPrefetch(100*time.Millisecond))
 	all, err := loads(ctx, plain, leasing, s.names)
 	if err != nil {
 		return err

@@ -33,7 +33,7 @@ type service struct {
 	age        time.Duration
 	rules      string // the file for /auth
 	prefix     string
-	lease      time.Duration
+	prefetch   time.Duration
 	debug      bool
 	config     rls.Config
 }
@@ -81,7 +81,8 @@ The log goes to the standard error, as JSON with -o json. Both addresses are for
 		"the prefix of all keys in Redis, without braces; services with different prefixes share no limits")
 	flags.DurationVar(&s.config.Drain, "drain", 0, "how long requests are answered after the health reports the shutdown")
 	flags.DurationVar(&s.config.Deadline, "deadline", 500*time.Millisecond, "the deadline of the Redis call of a request")
-	flags.DurationVar(&s.lease, "lease", 0, "the length of leases, 1ms to 1s: prefetch permits of busy keys and grant them from memory")
+	flags.DurationVar(&s.prefetch, "prefetch", 0,
+		"prefetch permits of busy keys, and grant them from memory for so long, 1ms to 1s")
 	flags.BoolVar(&s.debug, "debug", false, "log each request with the limits or rules that match it")
 	flags.BoolVar(&s.config.Merge, "merge", false, "allow several files with one domain")
 	flags.BoolVar(&s.config.Shadow, "shadow", false, "let every request pass and count requests over a limit")
@@ -121,8 +122,9 @@ func (s *service) check() error {
 		return fmt.Errorf("--drain %v: want 0 or more", c.Drain)
 	case c.Deadline <= 0:
 		return fmt.Errorf("--deadline %v: want a time above 0", c.Deadline)
-	case s.lease != 0 && (s.lease < time.Millisecond || s.lease > time.Second || s.lease%time.Millisecond != 0):
-		return fmt.Errorf("--lease %v: want whole milliseconds from 1ms to 1s, or 0 for none", s.lease)
+	case s.prefetch != 0 &&
+		(s.prefetch < time.Millisecond || s.prefetch > time.Second || s.prefetch%time.Millisecond != 0):
+		return fmt.Errorf("--prefetch %v: want whole milliseconds from 1ms to 1s, or 0 for none", s.prefetch)
 	case c.NearLimit <= 0 || c.NearLimit > 1:
 		return fmt.Errorf("--near-limit %v: want a share above 0, at most 1", c.NearLimit)
 	}
@@ -214,8 +216,8 @@ func (s *service) grpcOptions(log *slog.Logger) ([]grpc.ServerOption, error) {
 }
 
 func (s *service) clientOptions() (options []rratelimiter.Option) {
-	if s.lease > 0 {
-		options = append(options, rratelimiter.WithLease(s.lease))
+	if s.prefetch > 0 {
+		options = append(options, rratelimiter.WithPrefetch(s.prefetch))
 	}
 	if s.prefix != "" {
 		options = append(options, rratelimiter.WithNameMapper(func(name string) string { return s.prefix + name }))
@@ -227,7 +229,7 @@ func (s *service) giveBack(ctx context.Context, client *rratelimiter.Client, log
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	if err := client.Flush(ctx); err != nil {
-		log.Warn("rrl: leased permits stay taken until they expire", "error", err)
+		log.Warn("rrl: prefetched permits stay taken until they expire", "error", err)
 	}
 }
 

@@ -185,7 +185,7 @@ func TestServe_Signal_FinishesRequests(t *testing.T) {
 func TestServe_Lease_AnswersBusyKeysFromMemory(t *testing.T) {
 	redis := startRedis(t)
 	file := written(t, "busy.yaml", "domain: edge\ndescriptors:\n  - {key: user, rate_limit: {unit: year, requests_per_unit: 1000000}}\n")
-	s := serve(t, file, "--redis", redis.url(), "--lease", "1s")
+	s := serve(t, file, "--redis", redis.url(), "--prefetch", "1s")
 	calls := func() int {
 		found := regexp.MustCompile(`cmdstat_evalsha:calls=(\d+)`).FindStringSubmatch(redis.text("INFO", "commandstats"))
 		n, err := strconv.Atoi(found[1])
@@ -302,9 +302,9 @@ func TestServe_InvalidSetup_EndsInOneLine(t *testing.T) {
 		{"FILE --prefix {a}", `--prefix "{a}": want no braces`},
 		{"FILE --drain -1s", "--drain -1s: want 0 or more"},
 		{"FILE --deadline 0s", "--deadline 0s: want a time above 0"},
-		{"FILE --lease 2s", "--lease 2s: want whole milliseconds from 1ms to 1s, or 0 for none"},
-		{"FILE --lease 1500us", "--lease 1.5ms: want whole"},
-		{"FILE --lease -1ms", "--lease -1ms: want whole"},
+		{"FILE --prefetch 2s", "--prefetch 2s: want whole milliseconds from 1ms to 1s, or 0 for none"},
+		{"FILE --prefetch 1500us", "--prefetch 1.5ms: want whole"},
+		{"FILE --prefetch -1ms", "--prefetch -1ms: want whole"},
 		{"FILE --near-limit 80", "--near-limit 80: want a share"},
 		{"FILE --redis LOCKED", locked.addr + " requires a password"},
 		{"FILE --redis http://x", "rediss:// (TLS)"},

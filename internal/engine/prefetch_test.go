@@ -11,10 +11,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestLease_EitherClockPassesItsEnd_IsOver: the monotonic clock counts if the wall clock was set
+// TestPrefetch_EitherClockPassesItsEnd_IsOver: the monotonic clock counts if the wall clock was set
 // back, and the wall clock if the machine slept.
-func TestLease_EitherClockPassesItsEnd_IsOver(t *testing.T) {
-	s := activeLease{Lease: Lease{Lasts: time.Second}}
+func TestPrefetch_EitherClockPassesItsEnd_IsOver(t *testing.T) {
+	s := activePrefetch{Prefetch: Prefetch{Lasts: time.Second}}
 	for _, test := range []struct {
 		wall, monotonic, remains time.Duration
 	}{
@@ -32,63 +32,64 @@ func TestLease_EitherClockPassesItsEnd_IsOver(t *testing.T) {
 	}
 }
 
-// leased returns a limiter without a Redis, and its entry with leases.
-func leased(leases ...activeLease) (*Limiter, *entry) {
-	l := named(New(Settings{Lease: time.Hour}), "name")
-	l.Leases = true
+// prefetched returns a limiter without a Redis, and its entry with prefetches.
+func prefetched(prefetches ...activePrefetch) (*Limiter, *entry) {
+	l := named(New(Settings{Prefetch: time.Hour}), "name")
+	l.Prefetches = true
 	e := l.Engine.registry.lockEntry(l)
 	defer e.mu.Unlock()
 	l.ensureLeases(e, 0)
-	e.leases.leases = leases
+	e.prefetches.prefetches = prefetches
 	return l, e
 }
 
-// TestLease_TimerIsLate_IsNotUsed: a process that was stopped runs its callers first. The clock
-// stands still, and the lease ends at this moment or one nanosecond later.
-func TestLease_TimerIsLate_IsNotUsed(t *testing.T) {
+// TestPrefetch_TimerIsLate_IsNotUsed: a process that was stopped runs its callers first. The clock
+// stands still, and the prefetch ends at this moment or one nanosecond later.
+func TestPrefetch_TimerIsLate_IsNotUsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, left := range []time.Duration{0, 1} {
-			l, e := leased(activeLease{Lease{Lasts: time.Hour + left}, 2, time.Now().Add(-time.Hour)})
-			h := e.leases
+			l, e := prefetched(activePrefetch{Prefetch{Lasts: time.Hour + left}, 2, time.Now().Add(-time.Hour)})
+			h := e.prefetches
 			h.fetch = new(transfer)
-			assert.Equal(t, left > 0, l.fromLease(Ask{Permits: 1}, new(Result)))
+			assert.Equal(t, left > 0, l.fromPrefetch(Ask{Permits: 1}, new(Result)))
 			q := &queue{}
 			q.waiters.push(&waiter{Request: Request{Ask: Ask{Permits: 1}}})
 			assert.Equal(t, left > 0, q.serveFrom(h) != nil)
 			if left > 0 {
-				assert.Zero(t, h.leases[0].unused)
+				assert.Zero(t, h.prefetches[0].unused)
 			}
 		}
 	})
 }
 
-// TestLease_SeveralLeases_NumbersAreOfTheNewest, less what calls were granted since.
-func TestLease_SeveralLeases_NumbersAreOfTheNewest(t *testing.T) {
+// TestPrefetch_SeveralPrefetches_NumbersAreOfTheNewest, less what calls were granted since.
+func TestPrefetch_SeveralPrefetches_NumbersAreOfTheNewest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now()
 		parts := []Answer{{Allowed: true, Limit: 1000, Remaining: 850, ResetAfter: time.Minute},
 			{Allowed: true, Limit: 900, Remaining: 7, ResetAfter: time.Minute}}
-		l, e := leased(
-			activeLease{Lease{Lasts: time.Hour, Limit: 1000, Free: 900, Reset: time.Minute}, 20, now.Add(-10 * time.Second)},
-			activeLease{Lease{Lasts: time.Hour, Limit: 1000, Free: 850, Reset: time.Minute, Parts: parts}, 50,
+		l, e := prefetched(
+			activePrefetch{Prefetch{Lasts: time.Hour, Limit: 1000, Free: 900, Reset: time.Minute}, 20,
+				now.Add(-10 * time.Second)},
+			activePrefetch{Prefetch{Lasts: time.Hour, Limit: 1000, Free: 850, Reset: time.Minute, Parts: parts}, 50,
 				now.Add(-time.Second)},
 		)
-		h := e.leases
-		h.newest, h.free, h.taken, h.fetch = h.leases[1], 848, 2, new(transfer)
+		h := e.prefetches
+		h.newest, h.free, h.taken, h.fetch = h.prefetches[1], 848, 2, new(transfer)
 		var answer Result
-		require.True(t, l.fromLease(Ask{Permits: 3, Detail: true}, &answer))
+		require.True(t, l.fromPrefetch(Ask{Permits: 3, Detail: true}, &answer))
 		assert.Equal(t, Answer{Allowed: true, Limit: 1000, Remaining: 848 + 17 + 50, ResetAfter: 59 * time.Second},
 			answer.Answer)
 		for left := int64(14 + 50); left >= 11+50; left -= 3 {
-			require.True(t, l.fromLease(Ask{Permits: 3, Detail: true, Each: true}, &answer))
+			require.True(t, l.fromPrefetch(Ask{Permits: 3, Detail: true, Each: true}, &answer))
 			assert.Equal(t, []Answer{{Allowed: true, Limit: 1000, Remaining: 848 + left, ResetAfter: 59 * time.Second},
 				{Allowed: true, Limit: 900, Remaining: 5 + left, ResetAfter: 59 * time.Second}}, answer.Parts)
 		}
 	})
 }
 
-// TestLease_Demand_IsThatOfTheLastSpan: as far as two counts show.
-func TestLease_Demand_IsThatOfTheLastSpan(t *testing.T) {
+// TestPrefetch_Demand_IsThatOfTheLastSpan: as far as two counts show.
+func TestPrefetch_Demand_IsThatOfTheLastSpan(t *testing.T) {
 	const span = 10 * time.Millisecond
 	now := time.Now()
 	for _, test := range []struct {
@@ -102,13 +103,13 @@ func TestLease_Demand_IsThatOfTheLastSpan(t *testing.T) {
 		{15 * time.Millisecond, 20 * time.Millisecond, 0},
 		{25 * time.Millisecond, 0, 100},
 	} {
-		h := &leaseSet{span: span, demanded: 300, spanBegan: now.Add(-test.turned)}
+		h := &prefetchSet{span: span, demanded: 300, spanBegan: now.Add(-test.turned)}
 		h.countDemand(now, 100)
 		assert.Equal(t, test.demand, h.demand(now.Add(test.later)), "%+v", test)
 	}
 }
 
-func TestLease_RunsOut_NextIsFetchedBefore(t *testing.T) {
+func TestPrefetch_RunsOut_NextIsFetchedBefore(t *testing.T) {
 	const span = 100 * time.Millisecond
 	now := time.Now()
 	for _, test := range []struct {
@@ -123,40 +124,40 @@ func TestLease_RunsOut_NextIsFetchedBefore(t *testing.T) {
 		{left: 500, old: 98 * time.Millisecond, out: true},
 		{left: 1, fetch: new(transfer)},
 	} {
-		h := &leaseSet{span: span, demanded: 1000, spanBegan: now, roundTrip: time.Millisecond, fetch: test.fetch}
-		s := &activeLease{Lease{Lasts: span}, test.left, now.Add(-test.old)}
+		h := &prefetchSet{span: span, demanded: 1000, spanBegan: now, roundTrip: time.Millisecond, fetch: test.fetch}
+		s := &activePrefetch{Prefetch{Lasts: span}, test.left, now.Add(-test.old)}
 		assert.Equal(t, test.out, h.runsOut(s, now, s.remains(now)), "%+v", test)
 	}
 }
 
-// TestLease_CannotBeUsed_IsReturned: Flush waits for the end of that, and returns its error.
-func TestLease_CannotBeUsed_IsReturned(t *testing.T) {
+// TestPrefetch_CannotBeUsed_IsReturned: Flush waits for the end of that, and returns its error.
+func TestPrefetch_CannotBeUsed_IsReturned(t *testing.T) {
 	failed := errors.New("it hangs")
 	for name, test := range map[string]struct {
 		granted            int64
 		lasts              time.Duration
 		call, refund, want error
 	}{
-		"no lease arrives":    {lasts: time.Hour},
+		"no prefetch arrives": {lasts: time.Hour},
 		"the limiter changed": {granted: 5, lasts: time.Hour},
 		"its refund fails":    {granted: 5, lasts: time.Hour, refund: failed, want: failed},
 		"the call fails":      {granted: 5, lasts: time.Hour, call: failed, want: failed},
 		"it is over already":  {granted: 5},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l, e := leased()
-			h := e.leases
+			l, e := prefetched()
+			h := e.prefetches
 			h.demanded = 130
 			b := &Batch{sent: sentBatch{at: time.Now()}, Requests: []*Request{{Ask: Ask{Permits: 30}}}}
 			h.plan(b)
-			require.Equal(t, int64(100), b.Lease.Permits)
+			require.Equal(t, int64(100), b.Prefetch.Permits)
 			fetch := h.fetch
 			if test.lasts > 0 {
 				assert.Empty(t, h.revoke(nil))
 			}
 			returned := int64(0)
-			b.Lease.Granted, b.Lease.Lasts = test.granted, test.lasts
-			b.Lease.Refund = func(_ context.Context, permits int64) error {
+			b.Prefetch.Granted, b.Prefetch.Lasts = test.granted, test.lasts
+			b.Prefetch.Refund = func(_ context.Context, permits int64) error {
 				assert.Equal(t, 1, size(&l.Engine.transfers), "it has not ended")
 				returned = permits
 				return test.refund
@@ -171,64 +172,64 @@ func TestLease_CannotBeUsed_IsReturned(t *testing.T) {
 			}
 			<-fetch.done
 			assert.Equal(t, test.want, fetch.err)
-			assert.Nil(t, h.fetch, "the next call may fetch a lease")
+			assert.Nil(t, h.fetch, "the next call may fetch a prefetch")
 			assert.Zero(t, size(&l.Engine.transfers))
-			assert.Empty(t, h.leases)
+			assert.Empty(t, h.prefetches)
 		})
 	}
 }
 
-// TestLease_ArrivesWhileCallersWait_ServesThemFirst: a caller that arrives later is not served from
+// TestPrefetch_ArrivesWhileCallersWait_ServesThemFirst: a caller that arrives later is not served from
 // it.
-func TestLease_ArrivesWhileCallersWait_ServesThemFirst(t *testing.T) {
-	l, e := leased()
-	h := e.leases
+func TestPrefetch_ArrivesWhileCallersWait_ServesThemFirst(t *testing.T) {
+	l, e := prefetched()
+	h := e.prefetches
 	h.fetch = h.beginTransfer()
 	waiting := &waiter{Request: Request{Ask: Ask{Permits: 1}}, done: make(chan struct{}, 1)}
 	q := &queue{woken: make(chan struct{}, 1)}
 	q.waiters.push(waiting)
 	q.wanted = 1
 	e.queue, e.calls = q, 1
-	b := &Batch{sent: sentBatch{at: time.Now()}, Lease: Lease{Span: time.Hour, Granted: 2, Lasts: time.Hour}}
+	b := &Batch{sent: sentBatch{at: time.Now()}, Prefetch: Prefetch{Span: time.Hour, Granted: 2, Lasts: time.Hour}}
 	l.Engine.hooked = true
 	l.endShared(t.Context(), e, b)
 	assert.Len(t, q.woken, 1, "the queue is woken")
-	assert.False(t, l.fromLease(Ask{Permits: 1}, new(Result)), "behind a caller that waits")
+	assert.False(t, l.fromPrefetch(Ask{Permits: 1}, new(Result)), "behind a caller that waits")
 	fetched := func() time.Duration {
 		e.dispatching, e.calls, h.demanded = true, 1, 100
 		e.push(new(Batch))
-		return l.dispatch(e).Lease.Span
+		return l.dispatch(e).Prefetch.Span
 	}
 	assert.Zero(t, fetched(), "by another call: free permits are for the waiters")
 
 	assert.Equal(t, []*waiter{waiting}, q.serveFrom(h))
-	assert.Equal(t, []any{true, int64(1), FromLease}, []any{waiting.Allowed, waiting.Granted, waiting.From})
+	assert.Equal(t, []any{true, int64(1), FromPrefetch}, []any{waiting.Allowed, waiting.Granted, waiting.From})
 	e.queue = nil
 	assert.Equal(t, time.Hour, fetched())
-	assert.True(t, l.fromLease(Ask{Permits: 1}, new(Result)))
+	assert.True(t, l.fromPrefetch(Ask{Permits: 1}, new(Result)))
 }
 
-// TestChange_LeaseInTransit_WaitsForIt: the change of another caller has revoked the lease, it has
+// TestChange_PrefetchInTransit_WaitsForIt: the change of another caller has revoked the prefetch, it has
 // expired, or its call is in flight. Otherwise a Release would count its unused permits as used.
-func TestChange_LeaseInTransit_WaitsForIt(t *testing.T) {
-	for name, depart := range map[string]func(l *Limiter, e *entry, s activeLease){
-		"another change": func(l *Limiter, e *entry, s activeLease) {
-			e.leases.leases = append(e.leases.leases, s)
+func TestChange_PrefetchInTransit_WaitsForIt(t *testing.T) {
+	for name, depart := range map[string]func(l *Limiter, e *entry, s activePrefetch){
+		"another change": func(l *Limiter, e *entry, s activePrefetch) {
+			e.prefetches.prefetches = append(e.prefetches.prefetches, s)
 			go change(context.Background(), l.Engine, l.ID)
 		},
-		"it has expired": func(l *Limiter, e *entry, s activeLease) {
+		"it has expired": func(l *Limiter, e *entry, s activePrefetch) {
 			s.sent = time.Now().Add(-s.Lasts)
-			e.leases.leases = append(e.leases.leases, s)
-			go l.expireLeases(e, e.leases)
+			e.prefetches.prefetches = append(e.prefetches.prefetches, s)
+			go l.expireLeases(e, e.prefetches)
 		},
-		"it arrives": func(_ *Limiter, e *entry, s activeLease) {
-			b, h := &Batch{sent: sentBatch{at: time.Now()}}, e.leases
+		"it arrives": func(_ *Limiter, e *entry, s activePrefetch) {
+			b, h := &Batch{sent: sentBatch{at: time.Now()}}, e.prefetches
 			h.demanded = 100
 			h.plan(b)
 			require.NotNil(t, h.fetch)
 			time.AfterFunc(20*time.Millisecond, func() {
-				b.Lease = s.Lease
-				b.Lease.Granted, b.Lease.Span = s.unused, s.Lasts
+				b.Prefetch = s.Prefetch
+				b.Prefetch.Granted, b.Prefetch.Span = s.unused, s.Lasts
 				e.mu.Lock()
 				defer e.mu.Unlock()
 				h.store(b).runLater()
@@ -236,11 +237,11 @@ func TestChange_LeaseInTransit_WaitsForIt(t *testing.T) {
 		},
 	} {
 		runInBubble(t, name, func(t *testing.T) {
-			l, e := leased()
-			h := e.leases
+			l, e := prefetched()
+			h := e.prefetches
 			defer h.timer.Stop()
 			returned := false
-			depart(l, e, activeLease{Lease{Lasts: time.Hour, Refund: func(context.Context, int64) error {
+			depart(l, e, activePrefetch{Prefetch{Lasts: time.Hour, Refund: func(context.Context, int64) error {
 				time.Sleep(50 * time.Millisecond)
 				returned = true
 				return nil
@@ -253,68 +254,69 @@ func TestChange_LeaseInTransit_WaitsForIt(t *testing.T) {
 				b := new(Batch)
 				h.demanded = 100
 				h.plan(b)
-				assert.Zero(t, b.Lease.Span, "it would be a lease from before the change")
+				assert.Zero(t, b.Prefetch.Span, "it would be a prefetch from before the change")
 				return nil, nil
 			})
 			require.NoError(t, err)
 			synctest.Wait() // the other change, too
 			h.plan(new(Batch))
-			assert.NotNil(t, h.fetch, "leases go on after it")
+			assert.NotNil(t, h.fetch, "prefetches go on after it")
 		})
 	}
 }
 
-// TestChange_LeaseCannotBeReturned_GoesOn: its slot moves for long.
-func TestChange_LeaseCannotBeReturned_GoesOn(t *testing.T) {
+// TestChange_PrefetchCannotBeReturned_GoesOn: its slot moves for long.
+func TestChange_PrefetchCannotBeReturned_GoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := named(New(Settings{Lease: time.Hour}), "a")
-		h := &leaseSet{limiter: l}
-		h.release(&activeLease{unused: 5, Lease: Lease{Refund: func(context.Context, int64) error {
+		l := named(New(Settings{Prefetch: time.Hour}), "a")
+		h := &prefetchSet{limiter: l}
+		h.release(&activePrefetch{unused: 5, Prefetch: Prefetch{Refund: func(context.Context, int64) error {
 			time.Sleep(time.Minute)
 			return nil
 		}}}, nil).runLater()
 		begin := time.Now()
 		change(t.Context(), l.Engine, "b")
-		assert.Zero(t, time.Since(begin), "it is no lease of that limiter")
+		assert.Zero(t, time.Since(begin), "it is no prefetch of that limiter")
 		change(t.Context(), l.Engine, "a")
 		assert.Equal(t, longTransfer, time.Since(begin))
 		time.Sleep(time.Minute)
 	})
 }
 
-// TestChange_LeaseArrivesMeanwhile_IsReturned: it is from before the change.
-func TestChange_LeaseArrivesMeanwhile_IsReturned(t *testing.T) {
-	l, e := leased()
+// TestChange_PrefetchArrivesMeanwhile_IsReturned: it is from before the change.
+func TestChange_PrefetchArrivesMeanwhile_IsReturned(t *testing.T) {
+	l, e := prefetched()
 	returned := int64(0)
 	_, err := Change(t.Context(), l.Engine, l.DependsOn, func(context.Context) (any, error) {
-		e.leases.leases = []activeLease{{Lease{Lasts: time.Hour, Refund: func(_ context.Context, permits int64) error {
+		refund := func(_ context.Context, permits int64) error {
 			returned = permits
 			return nil
-		}}, 5, time.Now()}}
+		}
+		e.prefetches.prefetches = []activePrefetch{{Prefetch{Lasts: time.Hour, Refund: refund}, 5, time.Now()}}
 		return nil, nil
 	})
 	require.NoError(t, err)
 	assert.EqualValues(t, 5, returned)
-	assert.False(t, l.fromLease(Ask{Permits: 1}, new(Result)))
+	assert.False(t, l.fromPrefetch(Ask{Permits: 1}, new(Result)))
 }
 
-// TestLease_RepliesOutOfOrder_CountOnce: Redis computed the reply of a call before that of a newer lease, whose call
-// ended first. The permits of the lease are free in the older reply, and do not count twice.
-func TestLease_RepliesOutOfOrder_CountOnce(t *testing.T) {
+// TestPrefetch_RepliesOutOfOrder_CountOnce: Redis computed the reply of a call before that of a newer prefetch, whose
+// call ended first. The permits of the prefetch are free in the older reply, and do not count twice.
+func TestPrefetch_RepliesOutOfOrder_CountOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, e := leased()
-		h := e.leases
+		_, e := prefetched()
+		h := e.prefetches
 		h.fetch = h.beginTransfer()
-		older, lease := new(Batch), new(Batch)
+		older, prefetch := new(Batch), new(Batch)
 		older.sent.at = time.Now()
 		time.Sleep(time.Millisecond)
-		lease.sent.at = time.Now()
+		prefetch.sent.at = time.Now()
 		time.Sleep(time.Millisecond)
-		lease.Lease = Lease{Span: time.Hour, Lasts: time.Hour, Granted: 400, Limit: 1000, Free: 500}
-		older.Forecast, lease.Forecast = &view{free: 900}, &view{free: 500}
+		prefetch.Prefetch = Prefetch{Span: time.Hour, Lasts: time.Hour, Granted: 400, Limit: 1000, Free: 500}
+		older.Forecast, prefetch.Forecast = &view{free: 900}, &view{free: 500}
 		older.Requests = []*Request{new(Request)}
 		older.Requests[0].Answer = Answer{Limit: 1000, Remaining: 900}
-		require.Nil(t, h.store(lease))
+		require.Nil(t, h.store(prefetch))
 		require.Nil(t, h.store(older))
 		result := older.Requests[0].Result
 		h.addTo(&result, Ask{Detail: true})
@@ -322,6 +324,6 @@ func TestLease_RepliesOutOfOrder_CountOnce(t *testing.T) {
 		ok, _ := h.take(Ask{Permits: 1, Detail: true}, &result)
 		require.True(t, ok)
 		assert.EqualValues(t, 899, result.Remaining)
-		e.leases.timer.Stop()
+		e.prefetches.timer.Stop()
 	})
 }

@@ -9,10 +9,10 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
-// fromLease answers a request from the leases of this process, if it can, and fetches the next
-// lease in time. While the limiter has waiters, it serves no other caller: waiters come first.
-func (l *Limiter) fromLease(ask Ask, result *Result) (ok bool) {
-	if !l.leases() {
+// fromPrefetch answers a request from the prefetches of this process, if it can, and fetches the next
+// prefetch in time. While the limiter has waiters, it serves no other caller: waiters come first.
+func (l *Limiter) fromPrefetch(ask Ask, result *Result) (ok bool) {
+	if !l.prefetches() {
 		return false
 	}
 	e := l.Engine.registry.lockExisting(l.ID)
@@ -20,8 +20,8 @@ func (l *Limiter) fromLease(ask Ask, result *Result) (ok bool) {
 		return false
 	}
 	fetch := false
-	if e.leases != nil && e.queue == nil {
-		ok, fetch = e.leases.take(ask, result)
+	if e.prefetches != nil && e.queue == nil {
+		ok, fetch = e.prefetches.take(ask, result)
 	}
 	fetch = fetch && l.Engine.reserveCall(e)
 	if fetch && e.first == nil {
@@ -34,12 +34,12 @@ func (l *Limiter) fromLease(ask Ask, result *Result) (ok bool) {
 	return ok
 }
 
-// addLeased adds the leased permits to a result of Redis: they are free, too. Together with the permits
-// that are free in Redis, they may be enough for a denied request. Then, if it may, addLeased revokes
-// the leases, and returns the releases to run before the request is repeated.
-func (l *Limiter) addLeased(ask Ask, result *Result, mayRevoke bool) []release {
+// addPrefetched adds the prefetched permits to a result of Redis: they are free, too. Together with the permits
+// that are free in Redis, they may be enough for a denied request. Then, if it may, addPrefetched revokes
+// the prefetches, and returns the releases to run before the request is repeated.
+func (l *Limiter) addPrefetched(ask Ask, result *Result, mayRevoke bool) []release {
 	counts := ask.UpTo > 0 || ask.Detail
-	if !l.leases() || result.Allowed && !counts {
+	if !l.prefetches() || result.Allowed && !counts {
 		return nil
 	}
 	e := l.Engine.registry.lockExisting(l.ID)
@@ -47,58 +47,58 @@ func (l *Limiter) addLeased(ask Ask, result *Result, mayRevoke bool) []release {
 		return nil
 	}
 	defer l.Engine.registry.unlockEntry(e)
-	if counts && e.leases != nil && e.queue == nil {
-		e.leases.addTo(result, ask)
+	if counts && e.prefetches != nil && e.queue == nil {
+		e.prefetches.addTo(result, ask)
 	}
 	if result.Allowed || ask.UpTo > 0 || !mayRevoke {
 		return nil
 	}
-	return e.leases.revokeFor(ask.Permits)
+	return e.prefetches.revokeFor(ask.Permits)
 }
 
-// ensureLeases gives the entry a set of leases and counts the demand. The entry is locked.
+// ensureLeases gives the entry a set of prefetches and counts the demand. The entry is locked.
 func (l *Limiter) ensureLeases(e *entry, permits int64) {
 	now := time.Now()
-	if e.leases == nil {
-		h := &leaseSet{limiter: l, span: l.Engine.lease, spanBegan: now}
-		h.timer = time.AfterFunc(l.Engine.lease, func() { l.expireLeases(e, h) })
-		e.leases = h
+	if e.prefetches == nil {
+		h := &prefetchSet{limiter: l, span: l.Engine.prefetch, spanBegan: now}
+		h.timer = time.AfterFunc(l.Engine.prefetch, func() { l.expireLeases(e, h) })
+		e.prefetches = h
 		l.Engine.dependents.add(l)
 	}
-	e.leases.countDemand(now, permits)
+	e.prefetches.countDemand(now, permits)
 }
 
-// expireLeases releases the unused permits of expired leases. Without demand it removes the lease
+// expireLeases releases the unused permits of expired prefetches. Without demand it removes the prefetch
 // set.
-func (l *Limiter) expireLeases(e *entry, h *leaseSet) {
+func (l *Limiter) expireLeases(e *entry, h *prefetchSet) {
 	e.mu.Lock()
-	if e.leases != h {
+	if e.prefetches != h {
 		e.mu.Unlock()
 		return
 	}
 	now := time.Now()
 	var releases []release
-	kept := h.leases[:0]
-	for i := range h.leases {
-		if s := h.leases[i]; !s.expired(now) && s.unused > 0 {
+	kept := h.prefetches[:0]
+	for i := range h.prefetches {
+		if s := h.prefetches[i]; !s.expired(now) && s.unused > 0 {
 			kept = append(kept, s)
 		} else if discarded := h.release(&s, nil); discarded != nil {
 			releases = append(releases, discarded)
 		}
 	}
-	clear(h.leases[len(kept):])
-	h.leases = kept
+	clear(h.prefetches[len(kept):])
+	h.prefetches = kept
 	if len(kept) > 0 || h.fetch != nil || h.demand(now) > 0 {
 		h.timer.Reset(h.next(now))
 	} else {
-		e.leases = nil
+		e.prefetches = nil
 		l.Engine.dependents.remove(l)
 	}
 	l.Engine.registry.unlockEntry(e)
 	runAll(context.Background(), releases)
 }
 
-// release returns the unused permits of a lease to Redis.
+// release returns the unused permits of a prefetch to Redis.
 type release func(context.Context)
 
 // runLater runs a release, if there is one, on a goroutine of its own. If it fails, the permits
@@ -131,32 +131,32 @@ func runAll(ctx context.Context, all []release) {
 	}
 }
 
-// transfer is a lease that is being fetched or released. Flush waits for it, and a change of its
+// transfer is a prefetch that is being fetched or released. Flush waits for it, and a change of its
 // limiter.
 type transfer struct {
 	keys []string      // that the limiter depends on
-	done chan struct{} // closed once the lease is stored or released, or there was none
+	done chan struct{} // closed once the prefetch is stored or released, or there was none
 	err  error         // set before done is closed
 }
 
-func (h *leaseSet) beginTransfer() *transfer {
+func (h *prefetchSet) beginTransfer() *transfer {
 	t := &transfer{keys: h.limiter.DependsOn, done: make(chan struct{})}
 	h.limiter.Engine.transfers.Store(t, nil)
 	return t
 }
 
-func (h *leaseSet) endTransfer(t *transfer, err error) {
+func (h *prefetchSet) endTransfer(t *transfer, err error) {
 	t.err = err
 	h.limiter.Engine.transfers.Delete(t)
 	close(t.done)
 }
 
-// longTransfer is how long others wait for a lease in transit: about as long as a call whose slot
+// longTransfer is how long others wait for a prefetch in transit: about as long as a call whose slot
 // moves. A release goes on after that. If only the link is slow, a call that is sent then is
 // behind it on the connection.
 const longTransfer = 250 * time.Millisecond
 
-// awaitTransfers waits for leases in transit of limiters that depend on one of these keys, until late
+// awaitTransfers waits for prefetches in transit of limiters that depend on one of these keys, until late
 // is closed.
 func (g *Engine) awaitTransfers(keys []string, late <-chan struct{}) {
 	for found := range g.transfers.Range {
@@ -172,9 +172,9 @@ func (g *Engine) awaitTransfers(keys []string, late <-chan struct{}) {
 	}
 }
 
-// release returns the release of a lease. It ends the transfer that has fetched the lease, or a new
+// release returns the release of a prefetch. It ends the transfer that has fetched the prefetch, or a new
 // one if that is nil.
-func (h *leaseSet) release(s *activeLease, t *transfer) release {
+func (h *prefetchSet) release(s *activePrefetch, t *transfer) release {
 	permits, refund := s.unused, s.Refund
 	s.unused = 0
 	if permits == 0 {
@@ -190,11 +190,11 @@ func (h *leaseSet) release(s *activeLease, t *transfer) release {
 	}
 }
 
-// revokeFor revokes all leases if their permits and those that are free in Redis are together
+// revokeFor revokes all prefetches if their permits and those that are free in Redis are together
 // enough for a request that neither could grant alone. It returns the releases to run. The entry is
 // locked.
-func (h *leaseSet) revokeFor(permits int64) []release {
-	if h == nil || len(h.leases) == 0 {
+func (h *prefetchSet) revokeFor(permits int64) []release {
+	if h == nil || len(h.prefetches) == 0 {
 		return nil
 	}
 	left := h.unused(time.Now())
@@ -204,23 +204,23 @@ func (h *leaseSet) revokeFor(permits int64) []release {
 	return h.revoke(nil)
 }
 
-// revoke ends all leases, and appends the releases to run.
-func (h *leaseSet) revoke(releases []release) []release {
+// revoke ends all prefetches, and appends the releases to run.
+func (h *prefetchSet) revoke(releases []release) []release {
 	if h == nil {
 		return releases
 	}
 	h.revokes++
-	for i := range h.leases {
-		if discarded := h.release(&h.leases[i], nil); discarded != nil {
+	for i := range h.prefetches {
+		if discarded := h.release(&h.prefetches[i], nil); discarded != nil {
 			releases = append(releases, discarded)
 		}
 	}
-	clear(h.leases)
-	h.leases = h.leases[:0]
+	clear(h.prefetches)
+	h.prefetches = h.prefetches[:0]
 	return releases
 }
 
-// Flush releases all leases, including those of calls in flight, and waits for releases and for returns of what
+// Flush releases all prefetches, including those of calls in flight, and waits for releases and for returns of what
 // requests held that have begun before. It returns the first error.
 func (g *Engine) Flush(ctx context.Context) error {
 	_, err := Detach(ctx, func(ctx context.Context) (struct{}, error) {

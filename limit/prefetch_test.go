@@ -16,58 +16,58 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
-// inLease runs a test with leases of 10 ms and calls that take half a millisecond.
-func inLease(t *testing.T, policies []Policy, test func(t *testing.T, f *redistest.Fixture, l *Limiter)) {
+// inPrefetch runs a test with prefetches of 10 ms and calls that take half a millisecond.
+func inPrefetch(t *testing.T, policies []Policy, test func(t *testing.T, f *redistest.Fixture, l *Limiter)) {
 	redistest.Run(t, func(t *testing.T, f *redistest.Fixture) {
-		l := New(rratelimiter.New(f.Conn, rratelimiter.WithLease(10*time.Millisecond)), "name", policies...)
+		l := New(rratelimiter.New(f.Conn, rratelimiter.WithPrefetch(10*time.Millisecond)), "name", policies...)
 		peekAll(t, l)
 		f.Latency.Store(int64(500 * time.Microsecond))
 		test(t, f, l)
 	})
 }
 
-// TestLease_LittleIsFree_AnEighthStays: for other processes, while permits are leased.
-func TestLease_LittleIsFree_AnEighthStays(t *testing.T) {
+// TestPrefetch_LittleIsFree_AnEighthStays: for other processes, while permits are prefetched.
+func TestPrefetch_LittleIsFree_AnEighthStays(t *testing.T) {
 	policy := FixedWindow{400, time.Hour, false}
-	inLease(t, []Policy{policy}, func(t *testing.T, f *redistest.Fixture, l *Limiter) {
+	inPrefetch(t, []Policy{policy}, func(t *testing.T, f *redistest.Fixture, l *Limiter) {
 		other := New(rratelimiter.New(f.QuickConn()), "name", policy)
 		least := policy.Permits
 		for taken := int64(0); taken < policy.Permits; {
 			taken += int64(f.CountGranted(l, 1, 20*time.Microsecond))
 			if free := peekAll(t, other)[0].Remaining; free < policy.Permits-taken {
-				least = min(least, free) // others are leased
+				least = min(least, free) // others are prefetched
 			}
 		}
 		assert.EqualValues(t, policy.Permits/8, least)
 	})
 }
 
-// TestLease_ShortWindow_LastsASixteenth of it: a process whose clock is behind uses no lease for longer.
-func TestLease_ShortWindow_LastsASixteenth(t *testing.T) {
+// TestPrefetch_ShortWindow_LastsASixteenth of it: a process whose clock is behind uses no prefetch for longer.
+func TestPrefetch_ShortWindow_LastsASixteenth(t *testing.T) {
 	policy := FixedWindow{100_000, 80 * time.Millisecond, false}
-	inLease(t, []Policy{policy}, func(t *testing.T, f *redistest.Fixture, l *Limiter) {
+	inPrefetch(t, []Policy{policy}, func(t *testing.T, f *redistest.Fixture, l *Limiter) {
 		other := New(rratelimiter.New(f.QuickConn()), "name", policy)
 		require.Equal(t, 100, f.CountGranted(l, 100, 20*time.Microsecond))
-		assert.Less(t, peekAll(t, other)[0].Remaining, policy.Permits-100, "others are leased")
+		assert.Less(t, peekAll(t, other)[0].Remaining, policy.Permits-100, "others are prefetched")
 		time.Sleep(6 * time.Millisecond)
 		assert.Equal(t, policy.Permits-100, peekAll(t, other)[0].Remaining)
 	})
 }
 
-// TestLease_RandomCalls_MatchTheModels: a Client that leases decides as one that does not. Only
+// TestPrefetch_RandomCalls_MatchTheModels: a Client that prefetches decides as one that does not. Only
 // Remaining may be less: permits that were returned since the last reply do not count.
-func TestLease_RandomCalls_MatchTheModels(t *testing.T) {
+func TestPrefetch_RandomCalls_MatchTheModels(t *testing.T) {
 	for i, p := range comparedPolicies {
 		d, _ := policy.Of(p)
-		leases := member{described: &d}.has("lease")
+		prefetches := member{described: &d}.has("lease")
 		for name, opts := range cacheOptions(i) {
 			t.Run(fmt.Sprintf("%T%+v%s", p, p, name), func(t *testing.T) {
 				redistest.Run(t, func(t *testing.T, redis *redistest.Fixture) {
-					leased := 0
-					client := rratelimiter.New(redis.Conn, append(opts, rratelimiter.WithLease(time.Second),
+					prefetched := 0
+					client := rratelimiter.New(redis.Conn, append(opts, rratelimiter.WithPrefetch(time.Second),
 						rratelimiter.WithObserver(&rratelimiter.Observer{Decision: func(_ context.Context, d rratelimiter.DecisionInfo) {
-							if d.Source == rratelimiter.FromLease {
-								leased++
+							if d.Source == rratelimiter.FromPrefetch {
+								prefetched++
 							}
 						}}))...)
 					f := &clocked{TB: t, redis: redis.Redis, client: client, lives: true}
@@ -75,10 +75,10 @@ func TestLease_RandomCalls_MatchTheModels(t *testing.T) {
 					f.millis = isWindow(p)
 					l := New(client, "name", p)
 					sequence(f, l, p, rand.New(rand.NewPCG(1, 2)), steps)
-					if leases && d.Quota >= 30 {
-						assert.Greater(t, leased, steps/20, "from leases")
+					if prefetches && d.Quota >= 30 {
+						assert.Greater(t, prefetched, steps/20, "from prefetches")
 					}
-					assert.True(t, leases || leased == 0, "%d from leases", leased)
+					assert.True(t, prefetches || prefetched == 0, "%d from prefetches", prefetched)
 					time.Sleep(time.Minute)
 				})
 			})
@@ -86,12 +86,12 @@ func TestLease_RandomCalls_MatchTheModels(t *testing.T) {
 	}
 }
 
-// TestTakeEach_Lease_IsGrantedFromMemory: a lease for calls of TakeEach serves calls of TakeEach.
+// TestTakeEach_Prefetch_IsGrantedFromMemory: a prefetch for calls of TakeEach serves calls of TakeEach.
 // Limiters that are opened and joined for each request share it, as those of the middleware.
-func TestTakeEach_Lease_IsGrantedFromMemory(t *testing.T) {
+func TestTakeEach_Prefetch_IsGrantedFromMemory(t *testing.T) {
 	policies := []Policy{FixedWindow{200_000, time.Hour, false}, Calendar{100_000, Day, nil}}
-	inLease(t, policies, func(t *testing.T, f *redistest.Fixture, _ *Limiter) {
-		client := rratelimiter.New(f.Conn, rratelimiter.WithLease(10*time.Millisecond))
+	inPrefetch(t, policies, func(t *testing.T, f *redistest.Fixture, _ *Limiter) {
+		client := rratelimiter.New(f.Conn, rratelimiter.WithPrefetch(10*time.Millisecond))
 		open := func(i int) *Limiter { return New(client, []string{"a", "b"}[i], policies[i]) }
 		before := f.Scripts.Load()
 		for taken := int64(1); taken <= 5000; taken++ {
@@ -101,7 +101,7 @@ func TestTakeEach_Lease_IsGrantedFromMemory(t *testing.T) {
 			for i, d := range each {
 				require.True(t, d.Allowed)
 				require.Equal(t, mostOf(policies[i]), d.Limit)
-				require.InDelta(t, mostOf(policies[i])-taken, d.Remaining, 300, "leases may return at this time")
+				require.InDelta(t, mostOf(policies[i])-taken, d.Remaining, 300, "prefetches may return at this time")
 				require.Positive(t, d.ResetAfter)
 			}
 			require.LessOrEqual(t, each[0].ResetAfter, time.Hour)
@@ -114,16 +114,16 @@ func TestTakeEach_Lease_IsGrantedFromMemory(t *testing.T) {
 	})
 }
 
-// TestLease_BucketsAndLogs_LeaseNothing: a bucket would be refilled before the leased permits are
+// TestPrefetch_BucketsAndLogs_PrefetchNothing: a bucket would be refilled before the prefetched permits are
 // used. Logs and cells keep the latest time that they have seen.
-func TestLease_BucketsAndLogs_LeaseNothing(t *testing.T) {
+func TestPrefetch_BucketsAndLogs_PrefetchNothing(t *testing.T) {
 	for _, p := range []Policy{
 		TokenBucket{100_000, 100_000, time.Hour}, LeakyBucket{100_000, 100_000, time.Hour}, SlidingLog{100_000, time.Hour},
 		SlidingWindow{100_000, time.Hour, 0}, Smooth{Permits: 1_000_000_000, Interval: time.Second},
 	} {
 		t.Run(fmt.Sprintf("%T", p), func(t *testing.T) {
 			policies := []Policy{p, FixedWindow{100_000, time.Hour, false}}
-			inLease(t, policies, func(t *testing.T, f *redistest.Fixture, l *Limiter) {
+			inPrefetch(t, policies, func(t *testing.T, f *redistest.Fixture, l *Limiter) {
 				before := f.Scripts.Load()
 				require.Equal(t, 60, f.CountGranted(l, 60, 20*time.Microsecond))
 				assert.Equal(t, int64(60), f.Scripts.Load()-before)
@@ -132,9 +132,9 @@ func TestLease_BucketsAndLogs_LeaseNothing(t *testing.T) {
 	}
 }
 
-// TestLease_AnotherClockAhead_EndsWithItsWindow: the next window begins when Redis ends this one. No permit is
+// TestPrefetch_AnotherClockAhead_EndsWithItsWindow: the next window begins when Redis ends this one. No permit is
 // used on top of it, however far ahead the clock of the client is that begins it.
-func TestLease_AnotherClockAhead_EndsWithItsWindow(t *testing.T) {
+func TestPrefetch_AnotherClockAhead_EndsWithItsWindow(t *testing.T) {
 	const permits, interval = 100_000, 1600 * time.Millisecond
 	for name, option := range map[string]rratelimiter.Option{
 		"host clocks":        rratelimiter.WithClock(func() time.Time { return time.Now().Add(8 * time.Millisecond) }),
@@ -142,10 +142,10 @@ func TestLease_AnotherClockAhead_EndsWithItsWindow(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			policy := FixedWindow{permits, interval, true}
-			inLease(t, []Policy{policy}, func(t *testing.T, f *redistest.Fixture, l *Limiter) {
+			inPrefetch(t, []Policy{policy}, func(t *testing.T, f *redistest.Fixture, l *Limiter) {
 				end := time.Now().Truncate(interval).Add(2 * interval)
 				time.Sleep(time.Until(end) - 100*time.Millisecond)
-				f.CountGranted(l, 500, 20*time.Microsecond) // and permits are leased
+				f.CountGranted(l, 500, 20*time.Microsecond) // and permits are prefetched
 				for time.Until(end) > time.Millisecond {
 					f.CountGranted(l, 1, 20*time.Microsecond)
 				}

@@ -1,0 +1,279 @@
+package engine
+
+import (
+	"slices"
+	"time"
+)
+
+const (
+	leastPrefetch = 2 // permits of a prefetch; fewer save no call, since their release is a call too
+	// maxPrefetches is the largest number of prefetches of a limiter: one that is nearly used up, the next
+	// one, and two for requests that exceed both.
+	maxPrefetches = 4
+	fetchTrips    = 2 // the next prefetch is fetched this many round trips before a prefetch ends
+)
+
+// prefetchSet holds the prefetches of a limiter and the demand, which decides how large the next prefetch is.
+// Its entry guards it.
+type prefetchSet struct {
+	limiter        *Limiter         // any of those of the entry
+	span           time.Duration    // for which permits are prefetched at most
+	prefetches     []activePrefetch // the oldest first
+	newest         activePrefetch   // that arrived, also once it is used up: decisions report its numbers
+	free           int64            // permits that are free in Redis, by the last reply, less those granted since
+	taken          int64            // permits that calls were granted since the newest prefetch
+	beside         int64            // permits that other calls were granted while the call in flight asks for a prefetch
+	demanded       int64            // permits requested since spanBegan
+	demandedBefore int64            // permits requested in the span before that
+	spanBegan      time.Time
+	fetch          *transfer     // of the call in flight that asks for a prefetch, or nil
+	roundTrip      time.Duration // how long the last one took
+	revokes        uint64        // so far: a prefetch that was asked for before one is not used after it
+	timer          *time.Timer
+}
+
+// activePrefetch is a prefetch that serves callers.
+type activePrefetch struct {
+	Prefetch
+	unused int64
+	sent   time.Time // when the call was sent: the prefetch began then at the earliest
+}
+
+// expired reports whether the prefetch has ended by either clock: the monotonic one may stand still
+// while the machine sleeps.
+func (s *activePrefetch) expired(now time.Time) bool { return s.remains(now) <= 0 }
+
+func (s *activePrefetch) remains(now time.Time) time.Duration {
+	return s.remainsAfter(now.Sub(s.sent), time.Duration(now.UnixNano()-s.sent.UnixNano()))
+}
+
+func (s *activePrefetch) remainsAfter(monotonic, wall time.Duration) time.Duration {
+	return s.Lasts - max(monotonic, wall)
+}
+
+// take takes the permits of a request from a prefetch and sets the result. It reports whether it did, and
+// whether it is time to fetch the next prefetch. The entry is locked.
+func (h *prefetchSet) take(ask Ask, result *Result) (ok, fetch bool) {
+	now := time.Now()
+	for i := range h.prefetches {
+		s := &h.prefetches[i]
+		remains := s.remains(now)
+		if s.unused < ask.Most() || remains <= 0 || ask.Each && h.newest.Parts == nil {
+			continue
+		}
+		h.grant(s, ask, result, now)
+		h.countDemand(now, ask.Most())
+		return true, i == len(h.prefetches)-1 && h.runsOut(s, now, remains)
+	}
+	return false, false
+}
+
+// grant grants a request from a prefetch and sets the result.
+func (h *prefetchSet) grant(s *activePrefetch, ask Ask, result *Result, now time.Time) {
+	s.unused -= ask.Most()
+	result.Answer = Answer{Allowed: true}
+	result.Granted, result.From, result.Refund = ask.Most(), FromPrefetch, s.Refund
+	if ask.Detail {
+		result.Limit = h.newest.Limit
+		result.Remaining = min(result.Limit, max(0, h.free)+h.unused(now))
+		result.ResetAfter = h.newest.Reset - now.Sub(h.newest.sent)
+	}
+	if ask.Each {
+		result.Parts = h.parts(now)
+	}
+}
+
+// addToAll is addTo for the requests of a call that was answered.
+func (h *prefetchSet) addToAll(b *Batch) {
+	if h == nil {
+		return
+	}
+	for _, r := range b.Requests {
+		if r.Detail && r.Allowed {
+			h.addTo(&r.Result, r.Ask)
+		}
+	}
+}
+
+// addTo adds the prefetched permits to a result of Redis, which does not know how many are unused. They
+// are granted to a request with UpTo, and remain for others. Those of a prefetch that Redis may have granted after
+// the result are still free in it, so they do not count twice. The entry is locked.
+func (h *prefetchSet) addTo(result *Result, ask Ask) {
+	if ask.UpTo > 0 {
+		h.grantUpTo(result, ask.Most())
+	}
+	left, now := int64(0), time.Now()
+	for i := range h.prefetches {
+		if s := &h.prefetches[i]; !s.expired(now) && (s.came.Before(result.sent) || s.sent.Equal(result.sent)) {
+			left += s.unused
+		}
+	}
+	result.Remaining = min(result.Remaining+left, max(result.Remaining, result.Limit))
+	for i := range result.Parts {
+		one := &result.Parts[i]
+		one.Remaining = min(one.Remaining+left, max(one.Remaining, one.Limit))
+	}
+}
+
+// grantUpTo grants permits of all prefetches, up to a total of most.
+func (h *prefetchSet) grantUpTo(result *Result, most int64) {
+	now, before := time.Now(), result.Granted
+	for i := range h.prefetches {
+		s := &h.prefetches[i]
+		if n := min(s.unused, most-result.Granted); n > 0 && !s.expired(now) {
+			s.unused -= n
+			result.Granted += n
+		}
+	}
+	if result.Granted > before && !result.Allowed {
+		result.Allowed, result.RetryAfter, result.From = true, 0, FromPrefetch
+	}
+}
+
+// parts returns the answer of each part, by the newest prefetch, for a request that was served.
+func (h *prefetchSet) parts(now time.Time) []Answer {
+	parts, left := slices.Clone(h.newest.Parts), h.unused(now)
+	for i := range parts {
+		parts[i].Remaining = min(max(0, parts[i].Remaining-h.taken)+left, max(parts[i].Remaining, parts[i].Limit))
+		parts[i].ResetAfter -= now.Sub(h.newest.sent)
+	}
+	return parts
+}
+
+// unused returns the permits that all prefetches have left.
+func (h *prefetchSet) unused(now time.Time) (left int64) {
+	for i := range h.prefetches {
+		if !h.prefetches[i].expired(now) {
+			left += h.prefetches[i].unused
+		}
+	}
+	return left
+}
+
+// countDemand counts the permits that callers ask for.
+func (h *prefetchSet) countDemand(now time.Time, permits int64) {
+	span := h.span
+	if since := now.Sub(h.spanBegan); since >= span {
+		h.demandedBefore = h.demanded
+		if since >= 2*span {
+			h.demandedBefore = 0
+		}
+		h.demanded, h.spanBegan = 0, now
+	}
+	h.demanded = min(MaxPermits, h.demanded+permits)
+}
+
+// demand estimates how many permits callers asked for in the span before now.
+func (h *prefetchSet) demand(now time.Time) int64 {
+	span := h.span
+	since := now.Sub(h.spanBegan)
+	if since >= 2*span {
+		return 0
+	}
+	if since >= span {
+		return int64(float64(h.demanded) * float64(2*span-since) / float64(span))
+	}
+	return h.demanded + int64(float64(h.demandedBefore)*float64(span-since)/float64(span))
+}
+
+// runsOut reports whether the newest prefetch will be used up, or expired, by the time that the next
+// one can arrive.
+func (h *prefetchSet) runsOut(s *activePrefetch, now time.Time, remains time.Duration) bool {
+	if h.fetch != nil {
+		return false
+	}
+	ahead := fetchTrips * h.roundTrip
+	if remains <= ahead {
+		return true
+	}
+	left := float64(s.unused) * float64(h.span)
+	if left > float64(h.demanded+h.demandedBefore)*float64(ahead) {
+		return false // an upper bound of the demand, which is cheaper
+	}
+	return left <= float64(h.demand(now))*float64(ahead)
+}
+
+// plan sets the prefetch that a batch asks for besides the permits of its requests. It drops prefetches that are used
+// up. The entry is locked.
+func (h *prefetchSet) plan(b *Batch) {
+	b.Prefetch = Prefetch{}
+	if h == nil || h.fetch != nil || h.limiter.Engine.changes.any(h.limiter.DependsOn) {
+		return
+	}
+	if h.prefetches = slices.DeleteFunc(h.prefetches,
+		func(s activePrefetch) bool { return s.unused == 0 }); len(h.prefetches) >= maxPrefetches {
+		return
+	}
+	permits := h.demand(time.Now())
+	for _, r := range b.Requests {
+		permits -= r.Most()
+	}
+	if permits < leastPrefetch {
+		return
+	}
+	b.Prefetch.Permits, b.Prefetch.Span, b.sent.revokes = permits, h.span, h.revokes
+	h.fetch, h.beside = h.beginTransfer(), 0
+}
+
+// store counts the permits of a call, and stores its prefetch if it asked for one. It returns the release of a
+// prefetch that must not be used, to be run once the entry is unlocked.
+func (h *prefetchSet) store(b *Batch) (discarded release) {
+	if h == nil {
+		return nil
+	}
+	h.taken += b.Granted
+	switch {
+	case b.err != nil || b.Forecast == nil:
+		h.free -= b.Granted
+	case b.sent.at.After(h.newest.came):
+		h.free = b.Forecast.Free()
+	default: // Redis may have computed it before the newest prefetch
+		h.free = min(h.free, b.Forecast.Free())
+	}
+	for _, r := range b.Requests {
+		r.sent = b.sent.at
+	}
+	if b.Prefetch.Span == 0 {
+		h.beside += b.Granted
+		return nil
+	}
+	fetch := h.fetch
+	h.fetch = nil
+	if discarded = h.add(b, fetch); discarded == nil {
+		h.endTransfer(fetch, b.err)
+	}
+	return discarded
+}
+
+// add adds the prefetch of a call that asked for one.
+func (h *prefetchSet) add(b *Batch, fetch *transfer) (discarded release) {
+	if b.err != nil {
+		return nil
+	}
+	now := time.Now()
+	h.roundTrip = now.Sub(b.sent.at)
+	if b.Prefetch.Granted == 0 {
+		return nil
+	}
+	// The permits of callers that have left belong to the same grant.
+	s := activePrefetch{Prefetch: b.Prefetch, unused: b.Prefetch.Granted + b.LostPermits, sent: b.sent.at}
+	s.came = now
+	clear(b.Lost)
+	b.Lost = b.Lost[:0]
+	if h.revokes != b.sent.revokes || s.expired(now) {
+		return h.release(&s, fetch)
+	}
+	// Redis may have granted those of calls beside it after the prefetch.
+	h.prefetches, h.newest, h.free, h.taken = append(h.prefetches, s), s, s.Free-h.beside, h.beside
+	h.timer.Reset(h.next(now))
+	return nil
+}
+
+// next returns the time until a prefetch expires.
+func (h *prefetchSet) next(now time.Time) time.Duration {
+	next := h.span
+	for i := range h.prefetches {
+		next = min(next, h.prefetches[i].remains(now))
+	}
+	return max(next, 0)
+}
