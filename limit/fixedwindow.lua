@@ -94,5 +94,6 @@ end
 --@include left
 local report@ = {text@, (count@ or 0) + 0, (left@ or 0) + 0}
 
---@ next  in: left@ next  out: next
-next = max(next, (left@ or 0) * 1000)
+--@ next  in: batch left@ most@ next window  out: batch next window
+--@include length
+next, batch, window = max(next, (left@ or 0) * 1000), min(batch or most@, most@), max(window, length@)

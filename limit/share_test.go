@@ -66,8 +66,8 @@ func (c crowd) sum() (sum int64) {
 // shares has sites wait for the limiters that open returns, for a time.
 func shares(t *testing.T, f *redistest.Fixture, d time.Duration, open func(c *rratelimiter.Client) Joinable,
 	sites ...site) crowd {
-	ctx, end := context.WithTimeout(t.Context(), d)
-	defer end()
+	ctx, end := context.WithCancel(t.Context()) // a deadline would be one of each caller
+	time.AfterFunc(d, end)
 	got := crowd{permits: make([]int64, len(sites)), early: make([]int64, len(sites)),
 		longest: make([]time.Duration, len(sites))}
 	start, before := time.Now(), f.Scripts.Load()
@@ -324,4 +324,42 @@ func TestAcquire_ClientsComeAndGo_PaceStays(t *testing.T) {
 				got.permits, others.Load())
 		})
 	}
+}
+
+// TestAcquire_ClientStops_MakesUpForIt: its calls hang for a second. Then it gets what the other was
+// ahead, since it had waiters all the time.
+func TestAcquire_ClientStops_MakesUpForIt(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, f *redistest.Fixture) {
+		ctx, end := context.WithCancel(t.Context())
+		var permits [2]atomic.Int64
+		var all sync.WaitGroup
+		for i, conn := range []rueidis.Client{f.Conn, stopping{f.Conn, time.Now().Add(time.Second)}} {
+			l := New(rratelimiter.New(conn), "x", TokenBucket{1, 40, time.Second})
+			for range 5 {
+				all.Go(func() {
+					for l.Acquire(ctx, 1) == nil {
+						permits[i].Add(1)
+					}
+				})
+			}
+		}
+		time.Sleep(5 * time.Second)
+		end()
+		all.Wait()
+		assert.InDelta(t, permits[0].Load(), permits[1].Load(), 24)
+		assert.GreaterOrEqual(t, permits[0].Load()+permits[1].Load(), int64(194))
+	})
+}
+
+// stopping is a client whose calls hang for a second from a time on.
+type stopping struct {
+	rueidis.Client
+	at time.Time
+}
+
+func (c stopping) Do(ctx context.Context, command rueidis.Completed) rueidis.RedisResult {
+	if now := time.Now(); now.After(c.at) {
+		time.Sleep(c.at.Add(time.Second).Sub(now))
+	}
+	return c.Client.Do(ctx, command)
 }

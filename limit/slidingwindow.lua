@@ -110,10 +110,11 @@ if sum@ > 0 then
   end
 end
 
---@ next  in: missed most@ next report@ sum@  out: next
+--@ next  in: batch missed most@ next report@ sum@ window  out: batch next window
 do
   local need, i = (missed or 1) - most@ + sum@, 4
   while need > 0 and report@[i] do
     next, need, i = max(next, report@[i]), need - report@[i + 1], i + 2
   end
+  batch, window = min(batch or most@, most@), max(window, ARGV[@2] * ARGV[@3])
 end

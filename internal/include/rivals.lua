@@ -8,12 +8,13 @@
 --   "<id>!"  A score below 0: minus the time by which the next call of the Client is due. Its whole part is the
 --            time in Unix milliseconds of the server. Its fraction is the number of milliseconds by which
 --            calls of the Client may be late, in units of 1/2048: that number is below 2048.
+-- A Client is absent if its call is overdue. Its "<id>" has the score -1e14 less what it got, without a fraction.
+--
 -- The set has one or two more members:
 --   clock    Its score is -4e15 less the microseconds by which the most advanced clock is ahead of the server's.
 --            No such difference is as large, so the score is below 0.
 --   "held"   Only of an InFlight: minus the time of the last hold, see the section hold in inflight.lua.
--- So a range of scores from 0 on has the Clients alone, and the one that got least is the first. Of the members, half
--- of those without the clock are Clients.
+-- So a range of scores from 0 on has the Clients alone that are not absent, and the one that got least is the first.
 --
 -- The name of clock is longer than 64 bytes. Redis keeps a small set with shorter members as a list, in which each
 -- command reads the members one after another.

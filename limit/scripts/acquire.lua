@@ -34,7 +34,8 @@
 --   credit   Lowers credit, the number of permits that may be taken before another request: a caller
 --            behind more waits until they are paid for.
 --   hold     Sets holds to false if nothing is to be held for other Clients now.
---   next     Raises next, the microseconds until missed permits are free for a caller that waits.
+--   next     Raises next, the microseconds until missed permits are free for a caller that waits. Of a window it
+--            lowers batch, the permits that come free together, and raises window, its milliseconds.
 --   lease    Lowers span, the milliseconds in which leased permits are used. A policy without it
 --            cannot lease.
 --   settle   Runs before the others take, also if nothing is granted. Keeps the state for as long as a
@@ -170,14 +171,14 @@ end
 --@lone flat
 --@each expire
 --@each report
---@waiting local next = 0
+--@waiting local next, batch, window = 0, nil, 0
 --@waiting each next
 --@waiting include shared
 --@waiting if not leased then
---@waiting   return {0, answers or '*', report@@, rival and 1 or 0, held * 1000, slow, lag * 1000, moved}
+--@waiting   return {0, answers or '*', report@@, others and 1 or 0, held * 1000, slow, lag * 1000, moved}
 --@waiting end
 --@waiting do
---@waiting   return {0, answers or '*', report@@, leased, span, rival and 1 or 0, held * 1000, slow, lag * 1000, moved}
+--@waiting   return {0, answers or '*', report@@, leased, span, others and 1 or 0, held * 1000, slow, lag * 1000, moved}
 --@waiting end
 if leased then
   return {0, answers or '*', report@@, leased, span}
