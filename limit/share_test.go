@@ -191,7 +191,8 @@ func TestAcquire_ClientsWait_ShareEqually(t *testing.T) {
 	tables := [][]site{{{within: mixedContexts},
 		{trip: 20 * time.Millisecond, clock: -30 * time.Millisecond, within: mixedContexts}}}
 	if redistest.Deep(0, 1) > 0 {
-		tables = append(tables, []site{{}, {trip: time.Millisecond}, {trip: 6 * time.Millisecond}, {trip: 20 * time.Millisecond}})
+		tables = append(tables, []site{{}, {trip: time.Millisecond}, {trip: 6 * time.Millisecond},
+			{trip: 20 * time.Millisecond}})
 		for _, trip := range []time.Duration{0, time.Millisecond, 6 * time.Millisecond, 20 * time.Millisecond} {
 			for _, clock := range []time.Duration{-30, -5, 0, 5, 30} {
 				for _, within := range [][]time.Duration{nil, contexts[:1], contexts[1:2], contexts[2:], mixedContexts} {

@@ -10,9 +10,10 @@
 --   4. If the rival is overdue, it is absent, and the next one is the rival. It keeps its score for three seconds: a
 --      Client whose calls are late, beside much load, makes up for it.
 --
--- While there are absent Clients, one without a rival counts what it gets for them: others is true.
--- An absent Client that returns is ahead by lead at most: the scores may have begun anew. A Client without a score is new. It begins as if it had got its part of lead more than the rival. So Clients that
--- come and go get no more than those that stay.
+-- While there are absent Clients, one without a rival counts what it gets for them: others is true. An absent Client
+-- that returns is ahead by lead at most, since the scores may have begun at 0 again. A Client without a score is new.
+-- It begins as if it had got its part of lead more than the rival. So Clients that come and go get no more than those
+-- that stay.
 --
 -- The numbers:
 --   4 leads and 8   A Client that got less than the rival makes up for the permits of a second and 8 more. Else it
@@ -20,14 +21,14 @@
 --   16 rounds       A call marks at most 16 Clients that are overdue, which bounds the time of a call.
 --   8 Clients       A call reads what so many want of those that got less. If there are as many, they are taken to
 --                   want all that is open.
---   3000, 32        A call that finds absent Clients removes 32 that are overdue for three seconds, if there are.
+--   3000, 32        A call that finds absent Clients removes those that are overdue for three seconds, at most 32.
 --   -1e14           The scores of absent Clients: see rivals.lua.
 --   1023            That many or more: the Client is taken to want all that is open.
 --   2048000         The fraction of "<id>!" in microseconds.
 --   5 and 1250      A hold lasts 5 ms or the time of five permits, whichever is longer. Lead permits take 250 ms.
 --
--- Needs: credit first free holds id lead rival t total waiters. Sets: clients credit first held known open others own rival
--- slow.
+-- Needs: credit first free holds id lead rival t total waiters.
+-- Sets: clients credit first held known open others own rival slow.
 local open, own, held, slow, known, clients, marked = max(0, min(free, credit + 1)), nil, 0, 0, nil, 1, false
 if rival then
   known = first[1] == id and first[2] or first[3] == id and first[4] or call('ZSCORE', waiters, id)

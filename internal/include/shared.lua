@@ -10,8 +10,8 @@
 --   8796093022207   2^43 - 1, the largest whole part of a score beside a fraction of ten bits: a double has 53 bits.
 --   1023, 1024      The fraction of "<id>": what the waiters want, in the call and after it, less what they got.
 --   2048            The fraction of "<id>!".
---   10 and 250/lead Each Client before it adds 10 ms to lag, or the time of a permit if that is shorter. In a window all
---                   but the first ask so much later: then the first gets what it wants, also on a slower link.
+--   10 and 250/lead Each Client before it adds 10 ms to lag, or the time of a permit if that is shorter. In a window,
+--                   all but the first ask so much later: then the first gets what it wants, also on a slower link.
 --   15, beyond 4    Each beyond the fourth adds up to 15 ms more.
 --   250             The longest lag without windows, and the time of lead permits.
 --   5000            A queue asks again after five seconds at the latest, whatever the policies say.

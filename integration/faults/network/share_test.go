@@ -17,8 +17,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// TestAcquire_OneClientIsFar_SharesAreEqual: thirty callers of each of two Clients wait for 40 permits a second,
-// without contexts and with contexts of 2 s. The link of one has a round trip of 6 or 20 ms.
+// TestAcquire_OneClientIsFar_SharesAreEqual: thirty callers of each of two Clients wait for 40 or 1,000 permits a
+// second, without contexts and with contexts of 2 s. The link of one has a round trip of 6 or 20 ms.
 func TestAcquire_OneClientIsFar_SharesAreEqual(t *testing.T) {
 	server := servers.Single(t)
 	for _, far := range []int{3, 10} {
@@ -37,11 +37,12 @@ func TestAcquire_OneClientIsFar_SharesAreEqual(t *testing.T) {
 			limit.SlidingWindow{Permits: 20, Interval: 500 * time.Millisecond},
 			limit.TokenBucket{Capacity: 1, Refill: 40, Interval: time.Second},
 			limit.LeakyBucket{Capacity: 10, Leak: 40, Interval: time.Second},
+			limit.LeakyBucket{Capacity: 1, Leak: 1000, Interval: time.Second},
 			limit.Smooth{Permits: 40, Interval: time.Second, Burst: time.Millisecond},
 		} {
 			for _, within := range []time.Duration{0, 2 * time.Second} {
 				all.Go(func() {
-					about := fmt.Sprintf("%T, %d ms away, contexts of %v", p, 2*far, within)
+					about := fmt.Sprintf("%T%v, %d ms away, contexts of %v", p, p, 2*far, within)
 					var got [2]int64
 					for i, conn := range conns {
 						l := limit.New(rratelimiter.New(conn), about, p)
