@@ -36,8 +36,8 @@ func ByIP(trusted ...netip.Prefix) Key {
 // ByMetadata returns the Key of a value in the metadata, for instance an API key. It reads the
 // incoming metadata of a server's call, and the outgoing metadata of a client's. A call without the
 // value, or with several or an empty one, has no key and is [limit.ErrInvalidRequest]. Spaces and tabs
-// around a text are dropped, as gRPC allows, and the scheme of authorization is as in
-// httplimit.ByHeader. A binary value, whose name ends in "-bin", counts as it was sent. Clients choose
+// around a text are dropped, as gRPC allows. The scheme of authorization is in lower case, with one space
+// behind it. A binary value, whose name ends in "-bin", counts as it was sent. Clients choose
 // their metadata: put a check of the value in front of it.
 func ByMetadata(name string) Key {
 	name = strings.ToLower(name)

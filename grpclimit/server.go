@@ -11,8 +11,8 @@ import (
 )
 
 // UnaryServerInterceptor limits the unary calls to a server: each call takes its permits from the
-// limiter that choose returns, as a request does in httplimit.Middleware. [All] and [Each] are ready-made
-// choosers.
+// limiter that choose returns. It is for calls what a Middleware of package httplimit is for requests. [All] and
+// [Each] are ready-made choosers.
 //
 // The handler finds the [limit.Outcome] in its context with [FromContext]. The documentation of the
 // package lists the statuses of refused calls. Calls of the services grpc.health.v1.Health
