@@ -86,7 +86,7 @@ func TestWithWaitJitter_GoAlone_KeepsThePace(t *testing.T) {
 		{[]Option{WithWaitJitter(0)}, Rate{Permits: 1, Interval: 100 * time.Millisecond}, 4, 300},
 	} {
 		withRedis(t, func(t *testing.T, f *fixture) {
-			got, _ := f.share([]*Limiter{f.limiter(test.rate, test.opts...)}, test.callers, 0, 0)
+			got, _ := f.share(30*time.Second, []*Limiter{f.limiter(test.rate, test.opts...)}, test.callers, 0, 0)
 			assert.GreaterOrEqual(t, got, test.least, "%v", test.rate)
 		})
 	}
@@ -95,6 +95,7 @@ func TestWithWaitJitter_GoAlone_KeepsThePace(t *testing.T) {
 // TestWithWaitJitter_RedissonWaits_BothSidesGetAQuarter: also beside several Clients, and if Redisson's
 // waiters are later than their timers.
 func TestWithWaitJitter_RedissonWaits_BothSidesGetAQuarter(t *testing.T) {
+	lasts := time.Duration(redistest.Deep(10, 30)) * time.Second
 	for rate, sides := range map[Rate][][3]int{
 		{Permits: 20, Interval: time.Second}:           {{1, 6, 6}, {1, 1, 20}, {1, 20, 1}, {3, 2, 6}, {5, 6, 6}},
 		{Permits: 1, Interval: 100 * time.Millisecond}: {{1, 4, 4}, {2, 4, 4}, {5, 1, 4}},
@@ -107,7 +108,7 @@ func TestWithWaitJitter_RedissonWaits_BothSidesGetAQuarter(t *testing.T) {
 					for len(clients) < callers[0] {
 						clients = append(clients, New(f.Conn).Limiter("limiter"))
 					}
-					ours, theirs := f.share(clients, callers[1], callers[2], busy)
+					ours, theirs := f.share(lasts, clients, callers[1], callers[2], busy)
 					assert.GreaterOrEqual(t, 4*min(ours, theirs), ours+theirs, "%v, %d, busy %v: %d and %d", rate, callers,
 						busy, ours, theirs)
 				})
@@ -117,11 +118,12 @@ func TestWithWaitJitter_RedissonWaits_BothSidesGetAQuarter(t *testing.T) {
 }
 
 // share returns the permits that callers of Acquire, so many of each Client, and Redisson's waiters get in
-// 30 s. Those ask at the first tick of their timer that is 3 ms or more after the oldest grant has expired, and
+// a time. Those ask at the first tick of their timer that is 3 ms or more after the oldest grant has expired, and
 // up to busy later.
-func (f *fixture) share(clients []*Limiter, callers, redissons int, busy time.Duration) (ours, theirs int64) {
+func (f *fixture) share(lasts time.Duration, clients []*Limiter, callers, redissons int,
+	busy time.Duration) (ours, theirs int64) {
 	f.Latency.Store(int64(200 * time.Microsecond))
-	ctx, cancel := context.WithTimeout(f.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(f.Context(), lasts)
 	defer cancel()
 	other := New(f.Conn).Limiter("limiter")
 	var running sync.WaitGroup
