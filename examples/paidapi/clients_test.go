@@ -211,13 +211,13 @@ func TestClients_RedisAway_ShareServes(t *testing.T) {
 	redis, err := connect("redis://" + miniredis.RunT(t).Addr())
 	require.NoError(t, err)
 	client, ctx := rratelimiter.New(redis), t.Context()
-	quota := limit.New(client, "sms", limit.TokenBucket{Capacity: 20, Refill: 10, Interval: time.Second})
-	limiter := fallback.New(quota, fallback.OnFailure(limit.Local(0.1))) // one of ten processes
-	from, err := limiter.Acquire(ctx, 1)
+	rate := limit.TokenBucket{Capacity: 20, Refill: 10, Interval: time.Second}
+	sms := fallback.New(limit.New(client, "sms", rate), fallback.OnFailure(limit.Local(0.1))) // one of ten processes
+	from, err := sms.Acquire(ctx, 1)
 	require.NoError(t, err)
 	assert.Equal(t, rratelimiter.FromRedis, from)
 	redis.Close()
-	from, err = limiter.Acquire(ctx, 1)
+	from, err = sms.Acquire(ctx, 1)
 	require.NoError(t, err)
 	assert.Equal(t, fallback.FromShare, from)
 
@@ -245,17 +245,17 @@ func TestClients_Java_SharesTheQuota(t *testing.T) {
 
 func TestClients_ProvidersCount_DrainsTheQuota(t *testing.T) {
 	client := clients(t)
-	quota := limit.New(client, "{paid}:quota", limit.FixedWindow{Permits: 100, Interval: time.Minute})
+	limiter := limit.New(client, "{paid}:quota", limit.FixedWindow{Permits: 100, Interval: time.Minute})
 	provider := roundTrip(func(r *http.Request) (*http.Response, error) {
 		fields := http.Header{"X-Ratelimit-Remaining": {"40"}}
 		return &http.Response{StatusCode: http.StatusOK, Header: fields, Body: http.NoBody, Request: r}, nil
 	})
-	limited := httplimit.Transport(provider, httplimit.All(quota), httplimit.FollowQuota())
+	limited := httplimit.Transport(provider, httplimit.All(limiter), httplimit.FollowQuota())
 	resp, err := (&http.Client{Transport: limited}).Get("http://provider")
 	require.NoError(t, err)
 	require.NoError(t, resp.Body.Close())
 	require.Eventually(t, func() bool {
-		each, err := quota.Peek(t.Context())
+		each, err := limiter.Peek(t.Context())
 		return err == nil && each[0].Remaining == 40
 	}, 5*time.Second, time.Millisecond)
 }
