@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -13,10 +14,13 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
-// Script returns the acquire script and its keys.
+// Script returns the acquire script and its keys. A PerClient limiter has no waiters of other Clients.
 func (w *wire) Script(b *engine.Batch) (script *redisx.Script, keys []string) {
-	if b.AllKeys {
+	switch {
+	case b.AllKeys:
 		return acquireScript, w.keys[:]
+	case b.Share.ID != "":
+		return waitScript, append(slices.Clip(w.keys[:sharedKeys]), w.keys.waiters())
 	}
 	return acquireScript, w.keys[:sharedKeys]
 }
@@ -68,9 +72,13 @@ func (w *wire) Arguments(b *engine.Batch, now time.Time) {
 	cursor := "" // of the call before: Answer sets it
 	b.Args = append(b.Args[:0], w.client.engine.Millis(now), w.client.member(total, prefetches), hint, ended, permits,
 		cursor, flags, runs)
-	if prefetches {
+	if prefetches || b.Share.ID != "" {
 		b.Args = append(b.Args, strconv.FormatInt(b.Prefetch.Permits, 10),
 			strconv.FormatInt(b.Prefetch.Span.Milliseconds(), 10))
+	}
+	if b.Share.ID != "" {
+		b.Args = append(append(b.Args, b.Share.ID), w.hint().turns.arguments(b.Share.Late, b.Share.Rest, millis(interval),
+			w.client.waitJitter, now.UnixMilli())...)
 	}
 	for b.Args[len(b.Args)-1] == "" {
 		b.Args = b.Args[:len(b.Args)-1]

@@ -69,22 +69,24 @@ func WithServerTime() Option {
 	return func(c *Client) { c.settings.Now, c.settings.ServerTime = nil, true }
 }
 
-// The timers of Redisson's waiters tick every 100 ms, so these ask up to 100 ms late, and some milliseconds more.
+// The timers of Redisson's waiters tick every 100 ms or more often, so these ask up to 100 ms late, and some
+// milliseconds more.
 const defaultWaitJitter = 150 * time.Millisecond
 
 // WithWaitJitter sets by how much callers that wait ask late for permits, at most. Only a program that
 // shares limiters with waiters of Redisson needs it, and the default of 150 ms suits most.
 //
 // Permits return in a burst, and Redisson's waiters ask up to 100 ms late: Go would take all. So all
-// Clients are late in the same intervals, by at most d and two thirds of an interval. These are at most two
-// of five intervals: the more of the permits other programs take then, the more. A Client that got more than
-// half of the permits is also late after another caller took what it waited for. While no other caller
-// takes permits, this costs at most a fortieth of the rate, and a little more at first.
+// Clients are late in some intervals, by at most d and two thirds of an interval. If their clock is ahead of that
+// of Redis, they are later by that time. These are at most two of five intervals: the more of the permits other
+// programs take then, the more. Waiters of Clients that together got more than half of the permits are also late
+// after another program took what they wait for. While no other caller takes permits, this costs at most a
+// fortieth of the rate, and a little more at first.
 //
 // With 0, callers ask on time: for a limiter that only Go programs use. A caller also asks on time if its
-// deadline would pass otherwise. If several callers of its Client want all that the rate grants at once, one of
-// them is always near its deadline, so none of them does. Callers that do not wait, as those of TryAcquire, can take the
-// permits before callers that wait. A d below 0 is [ErrInvalidOption].
+// deadline would pass otherwise, unless its Clients got more than half of the permits beside another program.
+// Callers that do not wait, as those of TryAcquire, can take the permits before callers that wait. A d below 0 is
+// [ErrInvalidOption].
 //
 // For a Limiter in a limit.Join, the time is random and below 20 ms. For a TokenBucket, LeakyBucket or
 // Smooth of package limit, it is random and at most 5 ms. It is also at most a fifth of the time in which

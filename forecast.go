@@ -2,7 +2,9 @@ package rratelimiter
 
 import (
 	"math"
+	"math/rand/v2"
 	"sort"
+	"strconv"
 	"sync"
 	"time"
 
@@ -21,6 +23,13 @@ type forecast struct {
 	prefetched time.Duration // when the first prefetched ones return; 0 without prefetches
 	expires    time.Duration // KeepAlive, 0 for none
 	lag        time.Duration // of waiters: see turns
+	held       time.Duration // what is free is held for waiters of other Clients for so long; 0: it is not
+	rank       time.Duration // how much later waiters ask, since other Clients come first
+	turn       time.Duration // the lag by the script for callers that wait
+	beside     bool          // another program seems to wait
+	shares     bool          // it is a reply of that script
+	ahead      time.Duration // the clock of the call to the server's, by that script
+	all        int64         // permits that waiters of all Clients got, by that script; 0 of one alone, below if unknown
 }
 
 // prefetchGrace is how long after the end of a prefetch its unused permits are expected, as in
@@ -77,6 +86,9 @@ func (f *forecast) GrantedParts(int64) []engine.Answer { return nil }
 // Denied returns the answer to a request for more permits than are free.
 func (f *forecast) Denied(permits int64) (engine.Answer, bool) {
 	after, known := f.after(permits)
+	if f.held > 0 {
+		after, known = max(after, f.held), false
+	}
 	return engine.Answer{Limit: f.rate, Remaining: max(0, f.free), RetryAfter: after, ResetAfter: f.reset}, known
 }
 
@@ -84,78 +96,130 @@ func (f *forecast) Denied(permits int64) (engine.Answer, bool) {
 func (f *forecast) Parts(int64) []engine.Answer { return nil }
 
 // Lag returns how much later than at RetryAfter a waiter asks.
-func (f *forecast) Lag(int64) time.Duration { return f.lag }
+func (f *forecast) Lag(int64) time.Duration { return f.lag + f.rank }
 
 // turns has the waiters of Go and of other programs take turns. Permits return in a burst, and the program
-// that asks first takes all of them. So all Clients are late in the same intervals, the more often the more
+// that asks first takes all of them. So Clients are late in the same intervals, the more often the more
 // of the permits other programs take then. A late waiter delays all later permits, so Clients are rarely late
 // while no other program takes what they wait for.
 type turns struct {
 	mu     sync.Mutex
-	got    float64 // the permits of waiters in about the last interval: each counts less as it ages
-	at     int64   // the time of the last reply, Unix milliseconds
-	next   int64   // when the first waiter could be served, by that reply: the same for all Clients; 0 for none
-	late   int64   // how much later it asks, milliseconds
-	beaten int64   // when another program had taken those permits
-	others float64 // of the late waits, the part in which another program took the permits; recent ones count more
+	got    float64       // the part of the rate that waiters got in about the last interval: it counts less as it ages
+	at     int64         // the time of the last reply, Unix milliseconds
+	next   int64         // when the first waiter could be served, by that reply: the same for all Clients; 0 for none
+	late   int64         // how much later it asks, milliseconds
+	beaten int64         // when another program had taken those permits
+	all    int64         // that the waiters of all Clients got, by the last reply
+	until  int64         // no waiter gets a permit before, as others have their turn; 0 for none
+	part   float64       // the same in about turnsMemory intervals
+	ahead  time.Duration // to the server's clock: if the clock of others is the server's, these see permits return later
+	others float64       // of the late waits, the part in which another program took the permits; recent ones count more
 }
 
 // While no other program waits, lateness costs at most the part 2/turnsCost of the time. Beside one, Clients
 // are late in at most the part turnsPart of the intervals: in more, they would starve.
 const (
-	turnsCost = 80
-	turnsPart = 0.38
-	turnsFor  = 8 // intervals, in which a Client that was beaten leaves others half of the permits
+	turnsCost   = 80
+	turnsPart   = 0.38
+	turnsSpread = 0.25 // of the lateness, which is random
+	turnsMemory = 4    // intervals, in which Clients that got half of the permits leave a turn despite deadlines
+	turnsFor    = 8    // intervals, in which Clients that were beaten leave others half of the permits
 )
 
-// lag returns the lag of waiters after a reply that granted permits, at most jitter. The next waiter could
-// be served after wait. A Client whose turn it is asks a little later the more it got, so that Clients whose
-// clocks differ share the permits.
-func (s *turns) lag(f *forecast, granted int64, wait, jitter time.Duration) time.Duration {
+// lag returns the lag of waiters after a reply that granted permits, and whether it is fixed: no deadline ends it. The
+// next waiter could be served after wait. A Client whose turn it is asks a little later after it was beaten, the
+// more the Clients got: so those whose clock is ahead leave permits to others.
+func (s *turns) lag(f *forecast, granted int64, wait, jitter time.Duration) (lag time.Duration, fixed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	interval := max(f.interval.Milliseconds(), 1)
+	got, known := granted, s.all == 0 && f.all == 0
+	if s.all > 0 && f.all >= s.all+granted {
+		got, known = f.all-s.all, true
+	}
+	s.all = f.all
 	if s.next > 0 && s.late > 0 && f.now >= s.next+s.late {
-		if f.grantedBetween(s.next, s.next+s.late*15/16) { // other Clients are as late as this one
-			s.others += (1 - s.others) / 4
-		} else {
-			s.others -= s.others / 4
+		s.others -= s.others / 4
+		if f.grantedSince(s.next) > got {
+			s.others += 1. / 4
 		}
 	}
 	s.beaten = min(s.beaten, f.now) // the clock may be set back
-	if s.next > 0 && f.now >= s.next && granted == 0 {
+	if s.next > 0 && f.now >= s.next && got == 0 && known && f.held == 0 {
 		s.beaten = f.now
 	}
 	age := float64(max(0, f.now-s.at)) / float64(interval)
-	s.got = s.got*math.Exp(-age) + float64(granted)
-	if s.at, s.next, s.late = f.now, 0, 0; wait <= 0 {
-		return 0
+	of := float64(got) / float64(max(f.rate, 1))
+	s.got = s.got*math.Exp(-age) + of
+	s.part = s.part*math.Exp(-age/turnsMemory) + of/turnsMemory
+	if f.shares {
+		s.ahead = min(max(0, f.ahead), jitter)
+	}
+	jitter, part, beside := s.jitter(f.interval, jitter)
+	f.beside = beside
+	if s.at = f.now; f.held > 0 && f.now < s.until {
+		return 0, true
+	}
+	if s.next, s.late, s.until = 0, 0, 0; wait <= 0 {
+		return 0, false
 	}
 	s.next = f.now + wait.Milliseconds()
-	jitter = min(jitter, f.interval*2/3)
-	rarely := float64(f.interval) / turnsCost / float64(max(jitter, 1))
-	// The fractions of multiples of the golden ratio are evenly spread: no side has many intervals in a row.
-	turn := float64(s.next/interval) * math.Phi
-	if turn-math.Floor(turn) < min(turnsPart, max(rarely, 6*turnsPart*s.others*s.others)) {
-		s.late = jitter.Milliseconds()
-		return jitter
+	late := f.turn > 0
+	if !f.shares {
+		// The fractions of multiples of the golden ratio are evenly spread: no side has many intervals in a row.
+		turn := float64(s.next/interval) * math.Phi
+		late = turn-math.Floor(turn) < part
 	}
-	share := min(1, s.got/float64(max(f.rate, 1)))
-	lag := share * float64(min(jitter, f.interval/turnsCost))
+	fixed = beside && 2*s.part > 1
+	if late {
+		if f.shares {
+			jitter = f.turn
+		}
+		if s.late = jitter.Milliseconds(); fixed {
+			s.until = s.next + s.late
+		}
+		return jitter, fixed
+	}
 	if f.now-s.beaten < turnsFor*interval {
-		lag = max(lag, (2*share-1)*float64(jitter))
+		return time.Duration(max(0, 2*min(1, s.got)-1) * float64(jitter)), fixed
 	}
-	return time.Duration(lag)
+	return 0, false
 }
 
-// grantedBetween reports whether a grant was dated from one time to another one.
-func (f *forecast) grantedBetween(from, to int64) bool {
-	for _, r := range f.returns {
-		if at := f.now + (r.after - f.interval).Milliseconds(); at >= from && at <= to {
-			return true
-		}
+// jitter returns how late waiters ask in a turn, the part of the intervals that have one, and whether that is for
+// another program that takes permits. The lateness is random: with one that is a multiple of the time in which
+// permits return, the timers of others could always be later.
+func (s *turns) jitter(interval, jitter time.Duration) (late time.Duration, part float64, beside bool) {
+	jitter = min(jitter, interval*2/3)
+	late = time.Duration(float64(jitter) * (1 - turnsSpread*rand.Float64()))
+	rarely, often := float64(interval)/turnsCost/float64(max(jitter, 1)), 6*turnsPart*s.others*s.others
+	return late + min(jitter, s.ahead), min(turnsPart, max(rarely, often)), often > rarely
+}
+
+// arguments returns arguments of the script for callers that wait. They are how late the next call may be, rest, the
+// part of the intervals that have a turn, how late waiters ask then, and when the present turn ends.
+func (s *turns) arguments(late time.Duration, rest int64, interval, jitter time.Duration, now int64) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	jitter, part, _ := s.jitter(interval, jitter)
+	if now-s.beaten < turnsFor*interval.Milliseconds() {
+		late += jitter
 	}
-	return false
+	return []string{strconv.FormatInt(min(late.Milliseconds(), 2047), 10), strconv.FormatInt(rest, 10),
+		strconv.FormatFloat(part, 'f', 4, 64), strconv.FormatInt(jitter.Milliseconds(), 10), strconv.FormatInt(s.until, 10)}
+}
+
+// grantedSince returns the permits of the grants that are dated from a time on.
+func (f *forecast) grantedSince(at int64) (permits int64) {
+	i := sort.Search(len(f.returns), func(i int) bool { return f.now+(f.returns[i].after-f.interval).Milliseconds() >= at })
+	if i == len(f.returns) {
+		return 0
+	}
+	permits = f.returns[len(f.returns)-1].permits
+	if i > 0 {
+		permits -= f.returns[i-1].permits
+	}
+	return permits
 }
 
 // Renew returns half of KeepAlive.

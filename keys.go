@@ -1,6 +1,10 @@
 package rratelimiter
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/rratelimiter/rratelimiter/internal/redisx"
+)
 
 // limiterKeys are the Redis keys of a limiter that one client can name, in the order of the scripts'
 // KEYS.
@@ -26,6 +30,10 @@ func newKeys(name, id string) limiterKeys {
 	value, permits := prefix+"value", prefix+"permits"
 	return limiterKeys{name, value, permits, value + ":" + id, permits + ":" + id}
 }
+
+// waiters returns the key of the Clients whose callers wait for the limiter: a sorted set, as
+// internal/include/rivals.lua describes it. Redisson has no such key.
+func (k *limiterKeys) waiters() string { return redisx.Beside("waiters", k[valueKey]) }
 
 // statePrefix returns the prefix of the state keys of a name. A name without a brace becomes the
 // hash tag, so that all keys share a slot on a cluster. In a name with a brace the user has set the

@@ -130,6 +130,9 @@ func (l *Limiter) TakeWithin(ctx context.Context, permits int64, timeout time.Du
 // limiter on one Client are served first come, first served, a large request before smaller ones
 // behind it. Callers that wait learn what other Clients release or change within five seconds.
 //
+// Clients whose callers wait for one Overall limiter get equal shares, whatever their distance from Redis. One
+// that wants less gets all of it.
+//
 // Acquire ends with ctx. If the permits cannot be free before the deadline of ctx, it fails at once
 // with an error that is [context.DeadlineExceeded]. Permits that others may release are not foreseen.
 // An Acquire that fails holds no permits.

@@ -74,14 +74,25 @@ func (w *wire) answer(b *engine.Batch, perClient bool, reply redisx.Reply) error
 	if pairs := reply.Len() / 2; pairs > 0 {
 		o.returns = make([]returning, 0, pairs)
 	}
-	for reply.OK() && reply.Len() > 0 {
+	for reply.OK() && reply.Len() > 1 {
 		o.add(reply.Number(), reply.Number())
+	}
+	if reply.OK() && reply.Len() == 1 { // of the script for callers that wait
+		r := redisx.ReadReply(reply.Next())
+		o.shares, b.Shared.Others, o.held = true, r.Number() > 0, micros(r.Number())
+		b.Shared.Slow, o.rank, b.Shared.Moved = micros(r.Number()), micros(r.Number()), micros(r.Number())
+		if o.turn, o.ahead, o.all = millis(r.Number()), millis(r.Number()), r.Number(); !r.Ended() {
+			reply.Fail()
+		}
 	}
 	if !reply.Ended() || !b.AnswerBy(o, letters, w.AboveLimit) {
 		return w.unexpected(&reply)
 	}
 	w.learn(b.Args[timeArg], rate, interval, perClient, counted == 1)
 	w.takeTurns(b, o)
+	if o.held > 0 {
+		b.Denied = 0 // a denial of a waiter is none of other callers, who get what is held
+	}
 	return nil
 }
 
@@ -95,8 +106,8 @@ func (w *wire) takeTurns(b *engine.Batch, f *forecast) {
 		granted += r.Granted
 	}
 	after, _ := f.after(max(b.Denied, 1))
-	f.lag = w.hint().turns.lag(f, granted, after, w.client.waitJitter)
-	b.Turn = f.lag > 0
+	f.lag, b.Turn = w.hint().turns.lag(f, granted, after, w.client.waitJitter)
+	b.Shared.Others = b.Shared.Others || f.beside
 }
 
 // code reads the code of a reply, and returns the error of a script that stopped.
@@ -116,6 +127,9 @@ func (w *wire) code(r *redisx.Reply) (int64, error) {
 	}
 	return 0, w.unexpected(r)
 }
+
+// micros returns n microseconds as a Duration. The script for callers that wait bounds them.
+func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
 
 // millis returns n milliseconds as a Duration, at most the longest one.
 func millis(n int64) time.Duration {

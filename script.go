@@ -26,12 +26,15 @@ var scriptTexts = func() map[string]string {
 	for name, source := range redisx.ReadParts(scriptFiles, "scripts") {
 		texts[name] = include.Parts.Expand(source)
 	}
-	texts["acquire"] = include.Parts.Expand(redisx.Code(acquireSource))
+	for name, waits := range map[string]bool{"acquire": false, "wait": true} {
+		texts[name] = include.Parts.Expand(include.Waiting(redisx.Code(acquireSource), waits))
+	}
 	return texts
 }()
 
 var (
 	acquireScript    = redisx.NewScript(scriptTexts["acquire"])
+	waitScript       = redisx.NewScript(scriptTexts["wait"]) // acquire for callers that wait, beside those of other Clients
 	releaseScript    = redisx.NewScript(scriptTexts["release"])
 	drainScript      = redisx.NewScript(scriptTexts["drain"])
 	refundScript     = redisx.NewScript(scriptTexts["refund"])

@@ -3,10 +3,14 @@
 -- It reads from top to bottom. A line "--@include name" takes in internal/include/name.lua in its
 -- place, whose comment says what it needs and sets. Includes are lines, not functions: a closure
 -- costs more per call than the lines that it saves. Only rare paths create functions.
--- testdata/scripts has the scripts as Redis runs them.
+-- testdata/scripts has the scripts as Redis runs them. A line "--@waiting line" is a line or an include of
+-- the script for callers that wait (wait.lua there), which shares permits with the waiters of other Clients.
+-- It is in no other script.
 --
 -- KEYS: 1 configuration   2 value   3 permits   4 this client's value   5 this client's permits.
---       Only the first three if the client expects the limiter to be OVERALL.
+--       Only the first three if the client expects the limiter to be OVERALL. For callers that wait, 4 is
+--       the key of the waiters then, which internal/include/rivals.lua describes. A member all has -2e15 less the
+--       permits that waiters of all Clients got.
 -- ARGV: 1  Unix milliseconds, or '' for the server's clock.
 --       2  the member of a grant of all requests.
 --       3  the hint: the rate and the interval that the client last saw, as '10 60000'. If it is ''
@@ -24,10 +28,26 @@
 --          is '~5*1': it takes what is free.
 --       9  the permits to lease, or absent for no lease
 --       10 the longest duration of the lease, milliseconds.
+--       Only for callers that wait, with 0 for no lease:
+--       11 the ID of the queue.
+--       12 the milliseconds by which its calls may be late.
+--       13 the permits of its waiters that are not in the call.
+--       14 the part of the intervals in which waiters are late, so that other programs have a turn.
+--       15 how late they are, milliseconds.
+--       16 the end of such a turn, Unix milliseconds: waiters get nothing before. 0 for none.
 -- Arguments at the end may be absent instead of ''.
 --
 -- Replies without flags: the permits left if all were granted, and -1 if none was. Others:
 --   {DONE, left, rate, interval, reset, now, answers, counted, keepAlive, wait, permits, wait, ...}.
+--       For callers that wait, the last element is a list:
+--         1 if other Clients have waiters.
+--         for how long what is free is held for others, microseconds as the next three.
+--         by how much their calls may be late.
+--         how much later than by the waits to ask, since other Clients come first.
+--         how much later than its time the call was dated.
+--         how much later to ask, since other programs have a turn, milliseconds.
+--         by how much the time of the call is ahead of the server's, milliseconds.
+--         the permits that waiters of all Clients got.
 --   {DONE_OWN, ...}         likewise, of a PER_CLIENT limiter.
 --   {LEASED, permits, milliseconds, rate, interval, free, time of the grant, reply without a lease}.
 --   {AGAIN, cursor}         the work exceeds one call: call again with the cursor as ARGV[6].
@@ -64,6 +84,7 @@
 -- client's own keys of a PER_CLIENT limiter have a TTL that is longer by slack: an interval and a
 -- day. Other clients can extend the limiter, and cannot name these keys.
 --@include names
+--@waiting include numbers
 local hint, ended, totalText, flags, runs = ARGV[3], ARGV[4], ARGV[5], ARGV[7] or '', ARGV[8]
 --@include limiter
 local total = 1
@@ -75,6 +96,17 @@ end
 if total > rate and (not runs or runs == '') then
   runs = totalText .. '*1'
 end
+--@waiting local waiters, id, late, rest = KEYS[4], ARGV[11], ARGV[12] + 0, ARGV[13] + 0
+--@waiting local lead = max(1, min(floor(rate * 250 / interval), 4294967295)) -- see share.lua
+--@waiting now = now * 1000
+--@waiting include rivals
+--@waiting -- A Client that is behind would lose each permit to other programs, whose clocks are not.
+--@waiting if server - now > 0 and server - now < 100000 then
+--@waiting   moved = moved + server - now
+--@waiting   now = server
+--@waiting end
+--@waiting now = string.format('%d', floor(now / 1000))
+--@waiting ended = now - interval
 --@include window
 --@include value
 
@@ -95,11 +127,17 @@ if total > rate then
 end
 --@include reclaim
 --@include cap
+local credit = 9007199254740992
+--@waiting local free, holds = value, true
+--@waiting include share
+--@waiting if now + 0 < ARGV[16] + 0 then
+--@waiting   credit, held = -1, ARGV[16] - now
+--@waiting end
 
 -- Decides the requests.
 local granted, grantedAt = 0, now
 local answers, above, missed, want
-if total <= value then
+if total <= value and total <= credit then
   granted = total
 elseif more then
   flags = nil -- {AGAIN}, once the expired grants of this page are removed
@@ -108,7 +146,7 @@ elseif runs or total > rate then
     runs = totalText .. '*1'
   end
   want = 0
-  local free, most, credit, ordered = value, rate, 9007199254740992, find(flags, 'o', 1, true)
+  local free, most, ordered = value, rate, find(flags, 'o', 1, true)
   --@include decide
   if want > 0 and (ordered or find(flags, 'a', 1, true)) then
     want = rate
@@ -164,6 +202,24 @@ elseif answers or flags ~= '' or not hinted then
     local need = want - value
     --@include waits
   end
+  --@waiting local next, batch, window = 0, nil, 0
+  --@waiting local need, pair = (missed or 1) - value, 10
+  --@waiting while need > 0 and reply[pair] do
+  --@waiting   next, need, pair = max(next, reply[pair] * 1000), need - math.abs(reply[pair + 1]), pair + 2
+  --@waiting end
+  --@waiting -- The fractions of multiples of the golden ratio are evenly spread, as in forecast.go.
+  --@waiting local turn, number = 0, floor((now + next / 1000) / interval) * 1.6180339887498949
+  --@waiting if next > 0 and fmod(number, 1) < ARGV[14] + 0 then
+  --@waiting   turn = ARGV[15] + 0
+  --@waiting   next = next + turn * 1000
+  --@waiting end
+  --@waiting include shared
+  --@waiting local all = (tonumber(redis.pcall('ZSCORE', waiters, 'all')) or -2e15) - granted
+  --@waiting if granted > 0 then
+  --@waiting   redis.pcall('ZADD', waiters, all, 'all')
+  --@waiting end
+  --@waiting all = others and all == -2e15 and -1 or -2e15 - all
+  --@waiting reply[#reply + 1] = {others and 1 or 0, held * 1000, slow, lag * 1000, moved, turn, now - t, all}
 end
 if leased > 0 then
   reply = {LEASED, leased, span, rate, math.min(interval, 9007199254740992), value, now + span, reply}

@@ -3,10 +3,7 @@ package limit
 import (
 	"cmp"
 	"context"
-	"encoding/hex"
 	"errors"
-	"fmt"
-	"hash/fnv"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -31,13 +28,7 @@ func (w *wire) Script(b *engine.Batch) (script *redisx.Script, keys []string) {
 }
 
 // waitersKey returns the key of the Clients whose callers wait for the limiter.
-func (w *wire) waitersKey() string {
-	sum := fnv.New64a()
-	for _, key := range w.keys {
-		_, _ = fmt.Fprintf(sum, "%d %s", len(key), key)
-	}
-	return "{" + redisx.Tag(w.keys[0]) + "}:waiters:" + hex.EncodeToString(sum.Sum(nil))
-}
+func (w *wire) waitersKey() string { return redisx.Beside("waiters", w.keys...) }
 
 // Arguments sets the arguments of the acquire script.
 func (w *wire) Arguments(b *engine.Batch, now time.Time) {

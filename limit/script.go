@@ -85,8 +85,6 @@ func scriptFor(c call, members []member) *redisx.Script {
 	return found.(*redisx.Script) //nolint:errcheck,forcetypeassert // nothing else is there
 }
 
-var parts = regexp.MustCompile(`^(each|once|include) `)
-
 var (
 	list      = regexp.MustCompile(`\w+@@`)
 	least     = regexp.MustCompile(`min\((\w+)@@\)`)
@@ -164,23 +162,12 @@ func withTables(text string, policies int) string {
 }
 
 // sourceOf returns the lines of the source of a call.
-func sourceOf(c call) (lines []string) {
+func sourceOf(c call) []string {
 	source := c
 	if c == wait {
 		source = acquire
 	}
-	for line := range strings.Lines(calls[string(source)]) {
-		if before, waiting, ok := strings.Cut(line, "--@waiting "); ok {
-			if c != wait {
-				continue
-			}
-			if line = before + waiting; parts.MatchString(waiting) {
-				line = before + "--@" + waiting
-			}
-		}
-		lines = append(lines, line)
-	}
-	return lines
+	return slices.Collect(strings.Lines(include.Waiting(calls[string(source)], c == wait)))
 }
 
 // withoutUnused removes the lines "local name = value" with a name that no line below uses.

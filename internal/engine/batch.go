@@ -106,7 +106,7 @@ type Outcome struct {
 	Before   []redisx.Call        // to be made before the next call, in one round trip
 	Repeats  int                  // how often Before was set
 	Shared   Shared
-	Turn     bool // the lag of the Forecast leaves permits to other programs
+	Turn     bool // the lag of the Forecast leaves permits to other programs: no deadline of a waiter ends it
 
 	Lost        []*Request // granted, and their callers have left
 	LostPermits int64      // of these

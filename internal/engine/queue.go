@@ -42,7 +42,6 @@ type queue struct {
 	forecastAt time.Time     // when the forecast begins
 	lag        time.Duration // of the forecast
 	turn       bool          // of the last call: see Outcome.Turn
-	turnFixed  bool          // no deadline ends the lag: see fixTurn
 	took       time.Duration
 	due        time.Time // when the first waiter could be served, by the forecast
 	repliedAt  time.Time // when the reply arrived, or the queue began
@@ -79,7 +78,6 @@ func (q *queue) add(w *waiter) {
 	q.batch.sent.callers.Add(1)
 	ahead := q.wanted
 	q.wanted += w.Permits
-	q.fixTurn()
 	if len(q.inCall) == 0 && q.askBy(w, ahead) { // else see askForNew
 		q.wake()
 	}
@@ -166,9 +164,8 @@ func (q *queue) next() time.Time {
 	}
 	at := q.servable()
 	q.due = at
-	q.fixTurn()
 	lagged := at
-	if q.lag > 0 && at.After(q.forecastAt) && (q.turnFixed || !q.missed(at.Sub(q.forecastAt))) {
+	if q.lag > 0 && at.After(q.forecastAt) && (q.turn || !q.missed(at.Sub(q.forecastAt))) {
 		at = at.Add(q.lag)
 		lagged = at
 	}
@@ -180,18 +177,10 @@ func (q *queue) next() time.Time {
 	if !q.dueForNew.IsZero() {
 		at = earliest(at, q.dueForNew)
 	}
-	if q.turnFixed && !at.Before(q.due) && at.Before(lagged) {
+	if q.turn && !at.Before(q.due) && at.Before(lagged) {
 		return lagged // a call for another waiter would take the permits too
 	}
 	return at
-}
-
-// fixTurn has no deadline end the lag of a turn if several waiters want all that can be granted at once: then one
-// of them is always near its deadline.
-func (q *queue) fixTurn() {
-	if q.turn && q.forecast != nil && q.wanted >= q.forecast.Limit() && q.waiters.first != q.waiters.last {
-		q.turnFixed = true
-	}
 }
 
 // missed reports whether one of the first waiters would miss its deadline if the next call, after so
@@ -364,7 +353,7 @@ func (q *queue) applyReply(times *callTime) (done []*waiter) {
 			done = append(done, w)
 		}
 	}
-	if q.lag, q.turn, q.turnFixed = 0, b.Turn, false; b.Forecast != nil {
+	if q.lag, q.turn = 0, b.Turn; b.Forecast != nil {
 		q.lag = b.Forecast.Lag(q.wanted)
 	}
 	if err == nil {

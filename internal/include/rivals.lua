@@ -13,6 +13,7 @@
 -- The set has one or two more members:
 --   clock    Its score is -4e15 less the microseconds by which the most advanced clock is ahead of the server's.
 --            No such difference is as large, so the score is below 0.
+--   "all"    Only in Redisson's layout: see script.lua.
 --   "held"   Only of an InFlight: minus the time of the last hold, see the section hold in inflight.lua.
 -- So a range of scores from 0 on has the Clients alone that are not absent, and the one that got least is the first.
 --
@@ -24,7 +25,7 @@
 -- All waiters are dated by the most advanced clock. Otherwise a bucket that a Client has dated grants nothing to
 -- those behind until their clocks have caught up.
 -- Now is in microseconds.
--- Needs: id now waiters. Sets: ahead clock first moved now rival t.
+-- Needs: id now waiters. Sets: ahead clock first moved now rival server t.
 local clock = 'the most advanced clock of the Clients whose callers wait for the limiter'
 local t = redis.pcall('TIME')
 local first = t[1] and redis.pcall('ZRANGEBYSCORE', waiters, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 2) or {}

@@ -2,6 +2,9 @@ package redisx
 
 import (
 	"context"
+	"encoding/hex"
+	"fmt"
+	"hash/fnv"
 	"net"
 	"slices"
 	"strconv"
@@ -230,4 +233,13 @@ func Tag(key string) string {
 		}
 	}
 	return key
+}
+
+// Beside returns a key for what several clients keep of a limiter with keys, in the slot of the first one.
+func Beside(part string, keys ...string) string {
+	sum := fnv.New64a()
+	for _, key := range keys {
+		_, _ = fmt.Fprintf(sum, "%d %s", len(key), key)
+	}
+	return "{" + Tag(keys[0]) + "}:" + part + ":" + hex.EncodeToString(sum.Sum(nil))
 }

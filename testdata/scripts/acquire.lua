@@ -138,9 +138,10 @@ end
 if value > rate then
   value, dirty = rate, true
 end
+local credit = 9007199254740992
 local granted, grantedAt = 0, now
 local answers, above, missed, want
-if total <= value then
+if total <= value and total <= credit then
   granted = total
 elseif more then
   flags = nil -- {AGAIN}, once the expired grants of this page are removed
@@ -149,7 +150,7 @@ elseif runs or total > rate then
     runs = totalText .. '*1'
   end
   want = 0
-  local free, most, credit, ordered = value, rate, 9007199254740992, find(flags, 'o', 1, true)
+  local free, most, ordered = value, rate, find(flags, 'o', 1, true)
   answers = {}
   local closed, part = false, ''
   for upTo, text, times in string.gmatch(runs, '(~?)(%d+)%*(%d+)') do

@@ -1,0 +1,27 @@
+package include
+
+import (
+	"regexp"
+	"strings"
+)
+
+// command is a command of a line, behind "--@".
+var command = regexp.MustCompile(`^(each|once|lone|include) `)
+
+// Waiting returns the source of a script for callers that wait, or for others. A line "--@waiting line" is a
+// line or a command of the script for callers that wait, and is in no other one.
+func Waiting(source string, waits bool) string {
+	var text strings.Builder
+	for line := range strings.Lines(source) {
+		if indent, waiting, ok := strings.Cut(line, "--@waiting "); ok {
+			if !waits {
+				continue
+			}
+			if line = indent + waiting; command.MatchString(waiting) {
+				line = indent + "--@" + waiting
+			}
+		}
+		text.WriteString(line)
+	}
+	return text.String()
+}

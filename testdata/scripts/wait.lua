@@ -1,0 +1,438 @@
+local redis, string, KEYS, ARGV = redis, string, KEYS, ARGV
+local call, find, match, page = redis.call, string.find, string.match, 256
+local DONE, AGAIN, NO_RATE, CORRUPT, LEASED, DONE_OWN, NEEDS_KEYS = 0, 1, 2, 3, 4, 5, 6
+local ceil, floor, fmod, max, min = math.ceil, math.floor, math.fmod, math.max, math.min
+local hint, ended, totalText, flags, runs = ARGV[3], ARGV[4], ARGV[5], ARGV[7] or '', ARGV[8]
+local config = call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime')
+local rate, interval, rateType, keepAlive = config[1], config[2], config[3], config[4] or '0'
+if not (rate and interval and rateType) then
+  return {NO_RATE}
+end
+local valueAt, permitsAt = 2, 3
+if rateType == '1' then
+  if not KEYS[5] then
+    return {NEEDS_KEYS}
+  end
+  valueAt, permitsAt = 4, 5
+elseif rateType ~= '0' then
+  return {CORRUPT, 1, 'type', rateType}
+end
+local valueKey, permitsKey = KEYS[valueAt], KEYS[permitsAt]
+local hinted = hint and hint ~= '' and hint == rate .. ' ' .. interval
+if not (hinted or #rate < 16 and match(rate, '^%d+$') and match(interval, '^%d+$'))
+    or not (keepAlive == '0' or #keepAlive < 16 and match(keepAlive, '^[1-9]%d*$')) then
+  if not find(rate, '^%d+$') or (rate + 0 >= 9007199254740992 and rate ~= '9007199254740992') then
+    return {CORRUPT, 1, 'rate', rate}
+  end
+  if not find(interval, '^%d+$') then
+    return {CORRUPT, 1, 'interval', interval}
+  end
+  if keepAlive ~= '0' and not find(keepAlive, '^[1-9]%d*$') or #keepAlive > 15 then
+    return {CORRUPT, 1, 'keepAliveTime', keepAlive}
+  end
+end
+rate = rate + 0
+local now = ARGV[1]
+if now == '' then
+  local time = call('TIME')
+  now = time[1] .. string.format('%03d', math.floor(time[2] / 1000))
+end
+if not hinted or not ended or ended == '' then
+  ended = now - interval
+end
+local total = 1
+if totalText and totalText ~= '' then
+  total = totalText + 0
+else
+  totalText = '1'
+end
+if total > rate and (not runs or runs == '') then
+  runs = totalText .. '*1'
+end
+local waiters, id, late, rest = KEYS[4], ARGV[11], ARGV[12] + 0, ARGV[13] + 0
+local lead = max(1, min(floor(rate * 250 / interval), 4294967295)) -- see share.lua
+now = now * 1000
+local clock = 'the most advanced clock of the Clients whose callers wait for the limiter'
+local t = redis.pcall('TIME')
+local first = t[1] and redis.pcall('ZRANGEBYSCORE', waiters, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 2) or {}
+local rival, server, ahead, moved = first[1] ~= id and first[1] or first[3], now, nil, 0
+if t[1] then
+  server = t[1] * 1000000 + t[2]
+end
+t = floor(server / 1000)
+if rival then
+  local latest = call('ZSCORE', waiters, clock)
+  moved = latest and max(0, -latest - 4e15 + server - now) or 0
+  now = now + moved
+  ahead = moved == 0 and 4e15 + now - server
+end
+-- A Client that is behind would lose each permit to other programs, whose clocks are not.
+if server - now > 0 and server - now < 100000 then
+  moved = moved + server - now
+  now = server
+end
+now = string.format('%d', floor(now / 1000))
+ended = now - interval
+local ttl = keepAlive == '0' and call('PTTL', KEYS[1])
+local expired, setTTL = call('ZCOUNT', permitsKey, '-inf', ended), call('PTTL', permitsKey)
+local stored = call('GET', valueKey)
+if stored and stored ~= '0' and not (#stored < 18 and match(stored, '^%-?[1-9]%d*$')) then
+  return {CORRUPT, valueAt, '', stored}
+end
+local value = stored and stored + 0
+if total > rate then
+  local answers = {}
+  for upTo, text, times in string.gmatch(runs, '(~?)(%d+)%*(%d+)') do
+    if upTo == '~' or tonumber(text) <= rate then
+      answers = nil
+      break
+    end
+    answers[#answers + 1] = string.rep('x', tonumber(times))
+  end
+  if answers then
+    return {valueAt == 2 and DONE or DONE_OWN, 0, rate, math.min(interval, 9007199254740992), 0, now + 0,
+      table.concat(answers), 0, keepAlive + 0}
+  end
+end
+local spent = nil
+local size = setTTL == -2 and 0 or expired > 0 and call('ZCARD', permitsKey) or nil
+local dirty, more, wipe, drop = not stored or setTTL ~= -1 and ttl == -1, false, false, 0
+if expired == size then
+  wipe = expired > 0
+  if value ~= rate then
+    value, dirty = rate, true
+  end
+elseif expired > 0 or not value then
+  local function permitsOf(member)
+    local a, b, c, d = string.byte(member, -4, -1)
+    return d and a + b * 256 + c * 65536 + d * 16777216
+  end
+  local function grantOf(member)
+    return string.sub(member, 1, -5)
+  end
+  local function leaseOf(member)
+    return string.sub(member, 2, 5) == 'LEAS' and string.sub(member, 2, 9) or nil
+  end
+  local function resized(member, n)
+    return grantOf(member) .. string.char(n % 256, math.floor(n / 256) % 256, math.floor(n / 65536) % 256,
+      math.floor(n / 16777216))
+  end
+  if expired > 0 then
+    more, drop = expired > page, math.min(expired, page)
+    local returned, sum = call('ZRANGE', permitsKey, '0', drop - 1), 0
+    for i = 1, #returned do
+      local n = permitsOf(returned[i])
+      if not n then
+        return {CORRUPT, permitsAt, 'member', returned[i]}
+      end
+      sum = sum + n
+    end
+    dirty = true
+    if value then
+      value = value + sum
+    end
+  end
+  if not value then
+    if more then
+      call('ZREMRANGEBYRANK', permitsKey, '0', drop - 1)
+      return {AGAIN, ''}
+    end
+    local inside = (size or call('ZCARD', permitsKey)) - expired
+    local newest = call('ZRANGE', permitsKey, '-1', '-1')[1]
+    local skip, sum, mark = string.match(ARGV[6] or '', '^(%d+) (%d+) (.*)$')
+    if mark == newest and tonumber(skip) <= inside then
+      skip, sum = tonumber(skip), tonumber(sum)
+    else
+      skip, sum = 0, 0
+    end
+    local stop = math.min(skip + page, inside)
+    local members = stop > skip and call('ZREVRANGE', permitsKey, skip, stop - 1) or {}
+    for i = 1, #members do
+      local n = permitsOf(members[i])
+      if not n then
+        return {CORRUPT, permitsAt, 'member', members[i]}
+      end
+      sum = sum + n
+    end
+    if stop < inside then
+      return {AGAIN, string.format('%d %d ', stop, sum) .. newest}
+    end
+    value = rate - sum
+  end
+end
+if value > rate then
+  value, dirty = rate, true
+end
+local credit = 9007199254740992
+local free, holds = value, true
+local open, own, held, slow, known, unranked = max(0, min(free, credit + 1)), nil, 0, 0, nil, 0
+if rival then
+  known = first[1] == id and first[2] or first[3] == id and first[4] or call('ZSCORE', waiters, id)
+  for _ = 1, 16 do
+    local least, members = floor(first[1] == rival and first[2] or first[4]), call('ZCARD', waiters)
+    local clients = max(1, floor((members - 1) / 2))
+    own = max(floor(known or least + (lead > 1 and ceil(lead / (clients + 1)) or 0)), least - 4 * lead - 8)
+    unranked = members - clients
+    local share = floor(least - own + ceil((lead + open) / (clients + (known and 0 or 1))))
+    if share < min(total, open) then
+      local behind, wanted = call('ZRANGEBYSCORE', waiters, 0, '(' .. own, 'WITHSCORES', 'LIMIT', 0, 8), 0
+      for i = 2, #behind, 2 do
+        local wants = #behind == 16 and 1023 or fmod(behind[i], 1) * 1024
+        wanted = wanted + (wants == 1023 and open or behind[i - 1] ~= id and wants or 0)
+      end
+      share = max(share, open - wanted)
+    end
+    if share >= min(total, open) then
+      break
+    end
+    local due = -(call('ZSCORE', waiters, rival .. '!') or 0)
+    if due >= t then
+      if not holds then
+        break
+      end
+      held, slow = min(floor(due) + 1 - t, max(5, ceil(1250 / lead))), fmod(due, 1) * 2048000
+      credit = min(credit, share - 1)
+      break
+    end
+    if type(redis.pcall('ZREM', waiters, rival, rival .. '!')) ~= 'number' then
+      break
+    end
+    first = call('ZRANGEBYSCORE', waiters, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 2)
+    rival = first[1] ~= id and first[1] or first[3]
+    if not rival then
+      break
+    end
+  end
+else
+  own = floor(first[2] or 0)
+end
+if now + 0 < ARGV[16] + 0 then
+  credit, held = -1, ARGV[16] - now
+end
+local granted, grantedAt = 0, now
+local answers, above, missed, want
+if total <= value and total <= credit then
+  granted = total
+elseif more then
+  flags = nil -- {AGAIN}, once the expired grants of this page are removed
+elseif runs or total > rate then
+  if runs == '' then
+    runs = totalText .. '*1'
+  end
+  want = 0
+  local free, most, ordered = value, rate, find(flags, 'o', 1, true)
+  answers = {}
+  local closed, part = false, ''
+  for upTo, text, times in string.gmatch(runs, '(~?)(%d+)%*(%d+)') do
+    local n, got = tonumber(text), 0
+    times = tonumber(times)
+    if n > most and upTo == '' then
+      answers[#answers + 1] = string.rep('x', times)
+      above = true
+    else
+      if not closed and n <= free - granted and granted <= credit then
+        got = math.min(times, math.floor((free - granted) / n), math.floor((credit - granted) / n) + 1)
+        granted = granted + got * n
+        answers[#answers + 1] = string.rep('g', got)
+      end
+      local rest = free - granted
+      if upTo ~= '' and got < times and rest >= 1 and rest < n and granted <= credit then
+        answers[#answers + 1], part, got, granted = 'p', string.format(' %d', rest), got + 1, free
+      end
+      if got < times then
+        answers[#answers + 1] = string.rep('n', times - got)
+        if not missed then
+          missed = upTo == '' and n or 1
+        end
+        want = math.max(want, upTo == '' and n or 1)
+        closed = ordered
+      end
+    end
+  end
+  answers = table.concat(answers) .. part
+  if want > 0 and (ordered or find(flags, 'a', 1, true)) then
+    want = rate
+  end
+end
+if granted > 0 then
+  value = value - granted
+  if granted == total then
+    spent = totalText -- DECRBY, unless dirty
+  else
+    dirty = true
+  end
+end
+local leased, span = 0, 0
+if ARGV[9] then
+  span = math.min(tonumber(ARGV[10]), math.floor(interval / 16))
+  local ends = ttl or tonumber(keepAlive)
+  if granted == total and flags and span > 0 and (ends < 0 or ends >= interval + span) then
+    leased = math.min(tonumber(ARGV[9]), math.floor(value / 2), value - math.ceil(rate / 8), 4294967295 - granted)
+    leased = math.max(0, leased)
+    if leased > 0 then
+      value, granted = value - leased, granted + leased
+      spent, grantedAt = string.format('%d', granted), string.format('%d', now + span)
+    end
+  end
+end
+if dirty then
+  call('SET', valueKey, string.format('%d', value))
+elseif spent then
+  call('DECRBY', valueKey, spent)
+end
+local failed
+if wipe then
+  failed = redis.pcall('UNLINK', permitsKey)
+elseif drop > 0 then
+  failed = redis.pcall('ZREMRANGEBYRANK', permitsKey, '0', drop - 1)
+end
+if granted > 0 and (not failed or type(failed) ~= 'table') then
+  local member = ARGV[2]
+  if granted ~= total then
+    local function permitsOf(member)
+      local a, b, c, d = string.byte(member, -4, -1)
+      return d and a + b * 256 + c * 65536 + d * 16777216
+    end
+    local function grantOf(member)
+      return string.sub(member, 1, -5)
+    end
+    local function leaseOf(member)
+      return string.sub(member, 2, 5) == 'LEAS' and string.sub(member, 2, 9) or nil
+    end
+    local function resized(member, n)
+      return grantOf(member) .. string.char(n % 256, math.floor(n / 256) % 256, math.floor(n / 65536) % 256,
+        math.floor(n / 16777216))
+    end
+    member = resized(member, granted)
+  end
+  failed = redis.pcall('ZADD', permitsKey, grantedAt, member)
+end
+if failed and failed ~= 1 and type(failed) == 'table' then
+  call('SET', valueKey, '0', 'PX', '1')
+  redis.pcall('UNLINK', valueKey)
+  return failed
+end
+local reply = value
+if not flags then
+  reply = {AGAIN, ''}
+elseif granted == 0 and flags == '' and not above and hinted then
+  reply = -1
+elseif answers or flags ~= '' or not hinted then
+  reply = {valueAt == 2 and DONE or DONE_OWN, value, rate, math.min(interval, 9007199254740992), 0, now + 0,
+    answers or granted < total and 'n' or '*',
+    stored and 0 or 1, keepAlive + 0}
+  if find(flags, 'd', 1, true) then
+    local newest = call('ZRANGE', permitsKey, '-1', '-1', 'WITHSCORES')[2]
+    if newest then
+      reply[5] = math.min(math.max(0, tonumber(newest) + interval - now), 9007199254740992)
+    end
+  end
+  if want and want > 0 and find(flags, 'w', 1, true) then
+    local need = want - value
+    local function permitsOf(member)
+      local a, b, c, d = string.byte(member, -4, -1)
+      return d and a + b * 256 + c * 65536 + d * 16777216
+    end
+    local function grantOf(member)
+      return string.sub(member, 1, -5)
+    end
+    local function leaseOf(member)
+      return string.sub(member, 2, 5) == 'LEAS' and string.sub(member, 2, 9) or nil
+    end
+    local function resized(member, n)
+      return grantOf(member) .. string.char(n % 256, math.floor(n / 256) % 256, math.floor(n / 65536) % 256,
+        math.floor(n / 16777216))
+    end
+    local last, lastLeased, nowNumber = nil, nil, now + 0
+    local leases = call('ZRANGEBYSCORE', permitsKey, '(' .. now, '+inf', 'WITHSCORES', 'LIMIT', '0', page)
+    local oldest = call('ZRANGE', permitsKey, '0', need > 1 and page - 1 or '0', 'WITHSCORES')
+    if need == 1 and oldest[1] and permitsOf(oldest[1]) == 0 then
+      oldest = call('ZRANGE', permitsKey, '0', page - 1, 'WITHSCORES')
+    end
+    local at, leaseAt = 1, 1
+    while need > 0 do
+      while oldest[at] and tonumber(oldest[at + 1]) > nowNumber and leaseOf(oldest[at]) do
+        at = at + 2
+      end
+      while leases[leaseAt] and not leaseOf(leases[leaseAt]) do
+        leaseAt = leaseAt + 2
+      end
+      local wait, lease = oldest[at] and tonumber(oldest[at + 1]), leases[leaseAt] and tonumber(leases[leaseAt + 1])
+      wait = wait and wait + interval - now
+      lease = lease and lease - now + math.min(50, interval)
+      local n, leased
+      if lease and (not wait or lease < wait) then
+        n, wait, leaseAt, leased = permitsOf(leases[leaseAt]), lease, leaseAt + 2, true
+      elseif wait then
+        n, at = permitsOf(oldest[at]), at + 2
+      else
+        break
+      end
+      n, wait = n or 0, math.min(math.max(0, wait), 9007199254740992)
+      need = need - n
+      n = leased and -n or n
+      if wait == last and leased == lastLeased then
+        reply[#reply] = reply[#reply] + n
+      else
+        reply[#reply + 1], reply[#reply + 2], last, lastLeased = wait, n, wait, leased
+      end
+    end
+  end
+  local next, need, pair = 0, (missed or 1) - value, 10
+  while need > 0 and reply[pair] do
+    next, need, pair = max(next, reply[pair] * 1000), need - math.abs(reply[pair + 1]), pair + 2
+  end
+  -- The fractions of multiples of the golden ratio are evenly spread, as in forecast.go.
+  local turn, number = 0, floor((now + next / 1000) / interval) * 1.6180339887498949
+  if next > 0 and fmod(number, 1) < ARGV[14] + 0 then
+    turn = ARGV[15] + 0
+    next = next + turn * 1000
+  end
+  own = min(8796093022207, own + granted)
+  local due, wants, lag = t, min(1023, total + rest - granted), 0
+  if granted < total and open > granted and held > 0 then
+    due = t + held + late
+  else
+    held = 0
+    if wants > 0 then
+      if rival and known and granted == 0 then
+        lag = (tonumber(redis.pcall('ZRANK', waiters, id)) or 0) - unranked
+      elseif rival then
+        lag = (tonumber(redis.pcall('ZCOUNT', waiters, 0, '(' .. own)) or 0) - (known and granted > 0 and 1 or 0)
+      end
+      lag = max(0, min(lag * min(10, 250 / lead) + max(0, lag - 4) * min(15, 250 / lead), 250))
+      due = t + min(5000, max(0, ceil(next / 1000))) + ceil(lag) + late
+    end
+  end
+  due = due + late / 2048
+  if ahead then
+    redis.pcall('ZADD', waiters, own + wants / 1024, id, -due, id .. '!', -ahead, clock)
+  else
+    redis.pcall('ZADD', waiters, own + wants / 1024, id, -due, id .. '!')
+  end
+  redis.pcall('PEXPIRE', waiters, 8000)
+  local all = granted > 0 and redis.pcall('ZINCRBY', waiters, -granted, 'all')
+    or redis.pcall('ZSCORE', waiters, 'all')
+  all = tonumber(all) or rival and 1 or 0 -- without rights it is an error
+  reply[#reply + 1] = {rival and 1 or 0, held * 1000, slow, lag * 1000, moved, turn, now - t, -all}
+end
+if leased > 0 then
+  reply = {LEASED, leased, span, rate, math.min(interval, 9007199254740992), value, now + span, reply}
+end
+local stateTTL
+if keepAlive ~= '0' then
+  call('PEXPIRE', KEYS[1], keepAlive)
+  stateTTL = keepAlive + 1
+elseif ttl >= 0 and ttl < 1e15 then
+  stateTTL = ttl + 1
+end
+if stateTTL then
+  if valueAt == 4 then
+    stateTTL = stateTTL + math.min(interval, 1e15) + 86400000
+  end
+  call('PEXPIRE', valueKey, stateTTL)
+  call('PEXPIRE', permitsKey, stateTTL)
+elseif setTTL >= 0 then
+  call('PERSIST', permitsKey)
+end
+return reply
