@@ -87,6 +87,8 @@
 --@waiting include numbers
 local hint, ended, totalText, flags, runs = ARGV[3], ARGV[4], ARGV[5], ARGV[7] or '', ARGV[8]
 --@include limiter
+--@waiting local waiters, id, late, rest = KEYS[4], ARGV[11], ARGV[12] + 0, ARGV[13] + 0
+--@waiting local lead = max(1, min(floor(rate * 250 / interval), 4294967295))
 local total = 1
 if totalText and totalText ~= '' then
   total = totalText + 0
@@ -96,8 +98,6 @@ end
 if total > rate and (not runs or runs == '') then
   runs = totalText .. '*1'
 end
---@waiting local waiters, id, late, rest = KEYS[4], ARGV[11], ARGV[12] + 0, ARGV[13] + 0
---@waiting local lead = max(1, min(floor(rate * 250 / interval), 4294967295)) -- see share.lua
 --@waiting now = now * 1000
 --@waiting include rivals
 --@waiting -- A Client that is behind would lose each permit to other programs, whose clocks are not.

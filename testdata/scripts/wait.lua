@@ -40,6 +40,8 @@ end
 if not hinted or not ended or ended == '' then
   ended = now - interval
 end
+local waiters, id, late, rest = KEYS[4], ARGV[11], ARGV[12] + 0, ARGV[13] + 0
+local lead = max(1, min(floor(rate * 250 / interval), 4294967295))
 local total = 1
 if totalText and totalText ~= '' then
   total = totalText + 0
@@ -49,8 +51,6 @@ end
 if total > rate and (not runs or runs == '') then
   runs = totalText .. '*1'
 end
-local waiters, id, late, rest = KEYS[4], ARGV[11], ARGV[12] + 0, ARGV[13] + 0
-local lead = max(1, min(floor(rate * 250 / interval), 4294967295)) -- see share.lua
 now = now * 1000
 local clock = 'the most advanced clock of the Clients whose callers wait for the limiter'
 local t = redis.pcall('TIME')
