@@ -219,6 +219,7 @@ func withRedis(t *testing.T, test func(t *testing.T, f *fixture)) {
 		require.ErrorIs(t, err, ErrNotInitialized)
 		_, err = none.Take(t.Context(), 1)
 		require.ErrorIs(t, err, ErrNotInitialized)
+		require.ErrorIs(t, none.Acquire(t.Context(), 1), ErrNotInitialized)
 		test(t, &fixture{f})
 	})
 }

@@ -139,8 +139,8 @@ func TestAcquire_ClientsWait_ShareEqually(t *testing.T) {
 		{Permits: 1, Interval: 100 * time.Millisecond}:  0.92, // at first, more waits are late: see WithWaitJitter
 	} {
 		for i, sites := range shareTables() {
-			if rate.Permits == 1 && i < 3 && redistest.Deep(0, 1) == 0 {
-				continue
+			if rate.Permits < 40 && i < 3 && redistest.Deep(0, 1) == 0 {
+				continue // one table is enough for each daily run
 			}
 			runWithRedis(t, fmt.Sprintf("%d per %v, %v", rate.Permits, rate.Interval, sites), func(t *testing.T, f *fixture) {
 				const d = 15 * time.Second
@@ -224,8 +224,8 @@ func TestAcquire_WaitersKeyIsUnusable_DecidesWithoutIt(t *testing.T) {
 					time.Sleep(100 * time.Millisecond)
 				}
 			}()
-			_, sum := f.shares(rate, 10*time.Second, site{}, site{})
-			assert.GreaterOrEqual(t, sum, int64(370))
+			_, sum := f.shares(rate, 5*time.Second, site{callers: 15}, site{callers: 15})
+			assert.GreaterOrEqual(t, sum, int64(180))
 		})
 	}
 }
@@ -264,7 +264,7 @@ func TestAcquire_ClientsFail_OthersGoOn(t *testing.T) {
 		"leave": func(ctx context.Context, f *fixture) int64 {
 			one, leave := context.WithTimeout(ctx, 300*time.Millisecond)
 			defer leave()
-			return f.waits(one, site{callers: 2000}, rate)
+			return f.waits(one, site{callers: redistest.Deep(300, 2000)}, rate)
 		},
 	} {
 		runWithRedis(t, name, func(t *testing.T, f *fixture) {
@@ -295,14 +295,10 @@ func TestWithWaitJitter_BesideRedisson_EachSideHasAQuarter(t *testing.T) {
 		tick                   time.Duration
 	}
 	crowds := []crowd{
-		{perSecond, 1, 40, 6, site{}, 100 * ms},
-		{perSecond, 1, 40, 6, site{within: contexts[:1]}, 100 * ms},
-		{perSecond, 1, 40, 6, site{within: contexts[1:2], clock: -30 * ms}, 26 * ms},
-		{perSecond, 1, 6, 6, site{within: contexts[:1], clock: 30 * ms}, 100 * ms},
-		{perSecond, 1, 6, 6, site{within: contexts[1:2]}, 100 * ms},
-		{perSecond, 3, 10, 6, site{within: contexts[2:], trip: 6 * ms}, 26 * ms},
-		{each100ms, 1, 4, 4, site{clock: 30 * ms}, 100 * ms},
-		{each100ms, 2, 4, 4, site{clock: -30 * ms, within: contexts[:1]}, 26 * ms},
+		{perSecond, 1, 40, 6, site{within: contexts[:1], clock: -30 * ms}, 26 * ms},
+		{perSecond, 1, 6, 6, site{within: contexts[1:2], clock: 30 * ms}, 100 * ms},
+		{perSecond, 3, 10, 6, site{within: contexts[2:], trip: 6 * ms}, 100 * ms},
+		{each100ms, 2, 4, 4, site{clock: 30 * ms, within: contexts[:1]}, 26 * ms},
 	}
 	for _, tick := range []time.Duration{5 * ms, 26 * ms, 100 * ms}[:redistest.Deep(0, 3)] {
 		for _, clock := range []time.Duration{0, 5 * ms, -5 * ms, 30 * ms, -30 * ms} {
