@@ -211,7 +211,9 @@ func (s *turns) arguments(late time.Duration, rest int64, interval, jitter time.
 
 // grantedSince returns the permits of the grants that are dated from a time on.
 func (f *forecast) grantedSince(at int64) (permits int64) {
-	i := sort.Search(len(f.returns), func(i int) bool { return f.now+(f.returns[i].after-f.interval).Milliseconds() >= at })
+	i := sort.Search(len(f.returns), func(i int) bool {
+		return f.now+(f.returns[i].after-f.interval).Milliseconds() >= at
+	})
 	if i == len(f.returns) {
 		return 0
 	}

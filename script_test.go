@@ -39,7 +39,7 @@ func TestScripts_Include_DeclaresItsNames(t *testing.T) {
 		require.NoError(t, err)
 		return string(text)
 	}
-	common := append(luanames.Header(read("names")).Out, luanames.Header(read("numbers")).Out...)
+	common := slices.Concat(luanames.Header(read("names")).Out, luanames.Header(read("numbers")).Out)
 	for name := range include.Parts {
 		used, sets := luanames.Find(include.Parts.Text(name))
 		used = slices.DeleteFunc(used, func(n string) bool { return slices.Contains(common, n) })
