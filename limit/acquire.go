@@ -22,13 +22,10 @@ import (
 // Script returns the script that takes permits.
 func (w *wire) Script(b *engine.Batch) (script *redisx.Script, keys []string) {
 	if b.Share.ID != "" {
-		return w.plan.waits, append(slices.Clip(w.keys), w.waitersKey())
+		return w.plan.waits, append(slices.Clip(w.keys), redisx.Beside("waiters", w.keys...))
 	}
 	return w.plan.script, w.keys
 }
-
-// waitersKey returns the key of the Clients whose callers wait for the limiter.
-func (w *wire) waitersKey() string { return redisx.Beside("waiters", w.keys...) }
 
 // Arguments sets the arguments of the acquire script.
 func (w *wire) Arguments(b *engine.Batch, now time.Time) {
