@@ -165,17 +165,19 @@ if value > rate then
 end
 local credit = 9007199254740992
 local free, holds = value, true
-local open, own, held, slow, known, unranked = max(0, min(free, credit + 1)), nil, 0, 0, nil, 0
+local open, own, held, slow, known, clients, marked = max(0, min(free, credit + 1)), nil, 0, 0, nil, 1, false
 if rival then
   known = first[1] == id and first[2] or first[3] == id and first[4] or call('ZSCORE', waiters, id)
+  local absent = known and known + 0 < 0 and -1e14 - known
   for _ = 1, 16 do
-    local least, members = floor(first[1] == rival and first[2] or first[4]), call('ZCARD', waiters)
-    local clients = max(1, floor((members - 1) / 2))
-    own = max(floor(known or least + (lead > 1 and ceil(lead / (clients + 1)) or 0)), least - 4 * lead - 8)
-    unranked = members - clients
-    local share = floor(least - own + ceil((lead + open) / (clients + (known and 0 or 1))))
+    local least = floor(first[1] == rival and first[2] or first[4])
+    clients = call('ZCOUNT', waiters, 0, '+inf') + ((absent or not known) and 1 or 0)
+    own = absent and min(absent, least + lead) or floor(known or least + (lead > 1 and ceil(lead / clients) or 0))
+    own = max(own, least - 4 * lead - 8)
+    local share = floor(least - own + ceil((lead + open) / clients))
     if share < min(total, open) then
-      local behind, wanted = call('ZRANGEBYSCORE', waiters, 0, '(' .. own, 'WITHSCORES', 'LIMIT', 0, 8), 0
+      local behind = call('ZRANGEBYSCORE', waiters, 0, '(' .. own + min(total, open), 'WITHSCORES', 'LIMIT', 0, 8)
+      local wanted = 0
       for i = 2, #behind, 2 do
         local wants = #behind == 16 and 1023 or fmod(behind[i], 1) * 1024
         wanted = wanted + (wants == 1023 and open or behind[i - 1] ~= id and wants or 0)
@@ -194,17 +196,26 @@ if rival then
       credit = min(credit, share - 1)
       break
     end
-    if type(redis.pcall('ZREM', waiters, rival, rival .. '!')) ~= 'number' then
+    if type(redis.pcall('ZADD', waiters, -1e14 - least, rival)) ~= 'number' then
       break
     end
-    first = call('ZRANGEBYSCORE', waiters, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 2)
+    marked, first = true, call('ZRANGEBYSCORE', waiters, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 2)
     rival = first[1] ~= id and first[1] or first[3]
     if not rival then
       break
     end
   end
+  known = not absent and known
 else
   own = floor(first[2] or 0)
+end
+local others = rival
+if marked or not rival and (tonumber(redis.pcall('ZCOUNT', waiters, -9e14, -1e14)) or 0) > 0 then
+  others = true
+  local gone = call('ZRANGEBYSCORE', waiters, '(' .. 3000 - t, '(0', 'LIMIT', 0, 32)
+  for i = 1, #gone do
+    call('ZREM', waiters, gone[i], string.sub(gone[i], 1, -2))
+  end
 end
 if now + 0 < ARGV[16] + 0 then
   credit, held = -1, ARGV[16] - now
@@ -378,7 +389,8 @@ elseif answers or flags ~= '' or not hinted then
       end
     end
   end
-  local next, need, pair = 0, (missed or 1) - value, 10
+  local next, batch, window = 0, nil, 0
+  local need, pair = (missed or 1) - value, 10
   while need > 0 and reply[pair] do
     next, need, pair = max(next, reply[pair] * 1000), need - math.abs(reply[pair + 1]), pair + 2
   end
@@ -389,20 +401,28 @@ elseif answers or flags ~= '' or not hinted then
     next = next + turn * 1000
   end
   own = min(8796093022207, own + granted)
-  local due, wants, lag = t, min(1023, total + rest - granted), 0
-  if granted < total and open > granted and held > 0 then
-    due = t + held + late
-  else
+  local due, wants, lag, before = t, min(1023, total + rest - granted), 0, 0
+  if rival and known and granted == 0 then
+    before = max(0, clients - 1 - (tonumber(redis.pcall('ZREVRANK', waiters, id)) or 0))
+  elseif rival then
+    before = max(0, (tonumber(redis.pcall('ZCOUNT', waiters, 0, '(' .. own + 1)) or 0) - (known and 1 or 0))
+  end
+  if granted == total or open <= granted then
     held = 0
-    if wants > 0 then
-      if rival and known and granted == 0 then
-        lag = (tonumber(redis.pcall('ZRANK', waiters, id)) or 0) - unranked
-      elseif rival then
-        lag = (tonumber(redis.pcall('ZCOUNT', waiters, 0, '(' .. own)) or 0) - (known and granted > 0 and 1 or 0)
-      end
-      lag = max(0, min(lag * min(10, 250 / lead) + max(0, lag - 4) * min(15, 250 / lead), 250))
-      due = t + min(5000, max(0, ceil(next / 1000))) + ceil(lag) + late
+  end
+  if held > 0 and not (batch and granted > 0 and before >= open - granted) then
+    due = t + held + late
+  elseif wants > 0 then
+    if batch then
+      lag = floor(before / (batch * 1.25)) * window + min(before, 1) * min(10, 250 / lead)
+    else
+      lag = min(before * min(10, 250 / lead) + max(0, before - 4) * min(15, 250 / lead), 250)
     end
+    next = max(0, ceil(next / 1000))
+    if held > 0 then
+      held = max(held, next)
+    end
+    due = t + min(5000, next + ceil(lag)) + late
   end
   due = due + late / 2048
   if ahead then
@@ -411,10 +431,12 @@ elseif answers or flags ~= '' or not hinted then
     redis.pcall('ZADD', waiters, own + wants / 1024, id, -due, id .. '!')
   end
   redis.pcall('PEXPIRE', waiters, 8000)
-  local all = granted > 0 and redis.pcall('ZINCRBY', waiters, -granted, 'all')
-    or redis.pcall('ZSCORE', waiters, 'all')
-  all = tonumber(all) or rival and 1 or 0 -- without rights it is an error
-  reply[#reply + 1] = {rival and 1 or 0, held * 1000, slow, lag * 1000, moved, turn, now - t, -all}
+  local all = (tonumber(redis.pcall('ZSCORE', waiters, 'all')) or -2e15) - granted
+  if granted > 0 then
+    redis.pcall('ZADD', waiters, all, 'all')
+  end
+  all = others and all == -2e15 and -1 or -2e15 - all
+  reply[#reply + 1] = {others and 1 or 0, held * 1000, slow, lag * 1000, moved, turn, now - t, all}
 end
 if leased > 0 then
   reply = {LEASED, leased, span, rate, math.min(interval, 9007199254740992), value, now + span, reply}
