@@ -25,7 +25,9 @@
 --   -1e14           The scores of absent Clients: see rivals.lua.
 --   1023            That many or more: the Client is taken to want all that is open.
 --   2048000         The fraction of "<id>!" in microseconds.
---   5 and 1250      A hold lasts 5 ms or the time of five permits, whichever is longer. Lead permits take 250 ms.
+--   5 and 250       A hold lasts 5 ms, or the time in which as many permits come free as it withholds, at least five.
+--                   Lead permits take 250 ms. So a Client does not ask again and again while the rival waits for
+--                   more than is free.
 --
 -- Needs: credit first free holds id lead rival t total waiters.
 -- Sets: clients credit first held known open others own rival slow.
@@ -56,7 +58,8 @@ if rival then
       if not holds then
         break
       end
-      held, slow = min(floor(due) + 1 - t, max(5, ceil(1250 / lead))), fmod(due, 1) * 2048000
+      local withheld = max(5, min(total, open) - share)
+      held, slow = min(floor(due) + 1 - t, max(5, ceil(withheld * 250 / lead))), fmod(due, 1) * 2048000
       credit = min(credit, share - 1)
       break
     end

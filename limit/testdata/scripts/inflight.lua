@@ -261,7 +261,8 @@ if rival then
       if not holds then
         break
       end
-      held, slow = min(floor(due) + 1 - t, max(5, ceil(1250 / lead))), fmod(due, 1) * 2048000
+      local withheld = max(5, min(total, open) - share)
+      held, slow = min(floor(due) + 1 - t, max(5, ceil(withheld * 250 / lead))), fmod(due, 1) * 2048000
       credit = min(credit, share - 1)
       break
     end
