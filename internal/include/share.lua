@@ -4,7 +4,7 @@
 -- limit/plan.go computes: calls of Clients do not come in turn, so one may be ahead of another by as much.
 --   1. A Client may take until it is ahead of the rival by its part of lead and of open: these divided by the
 --      number of Clients.
---   2. It may take more if those that would have got less than it want less than is open. What they want is the
+--   2. It may take more if those that got less than it want less than is open. What they want is the
 --      fraction of their scores.
 --   3. Otherwise, if the rival is expected, the rest is held for it until its call is due.
 --   4. If the rival is overdue, it is absent, and the next one is the rival. It keeps its score for three seconds: a
@@ -25,9 +25,9 @@
 --   -1e14           The scores of absent Clients: see rivals.lua.
 --   1023            That many or more: the Client is taken to want all that is open.
 --   2048000         The fraction of "<id>!" in microseconds.
---   5 and 250       A hold lasts 5 ms, or the time in which as many permits come free as it withholds, at least five.
---                   Lead permits take 250 ms. So a Client does not ask again and again while the rival waits for
---                   more than is free.
+--   5, 1250 and 100 A hold lasts 5 ms or the time of five permits, whichever is longer. Lead permits take 250 ms. A
+--                   hold of more permits lasts as long as these take, up to 100 ms. Otherwise a Client asks again
+--                   and again while the rival waits for more than is free.
 --
 -- Needs: credit first free holds id lead rival t total waiters.
 -- Sets: clients credit first held known open others own rival slow.
@@ -42,7 +42,7 @@ if rival then
     own = max(own, least - 4 * lead - 8)
     local share = floor(least - own + ceil((lead + open) / clients))
     if share < min(total, open) then
-      local behind = call('ZRANGEBYSCORE', waiters, 0, '(' .. own + min(total, open), 'WITHSCORES', 'LIMIT', 0, 8)
+      local behind = call('ZRANGEBYSCORE', waiters, 0, '(' .. own, 'WITHSCORES', 'LIMIT', 0, 8)
       local wanted = 0
       for i = 2, #behind, 2 do
         local wants = #behind == 16 and 1023 or fmod(behind[i], 1) * 1024
@@ -58,8 +58,9 @@ if rival then
       if not holds then
         break
       end
-      local withheld = max(5, min(total, open) - share)
-      held, slow = min(floor(due) + 1 - t, max(5, ceil(withheld * 250 / lead))), fmod(due, 1) * 2048000
+      local withheld = min(total, open) - share
+      held = min(floor(due) + 1 - t, max(5, ceil(1250 / lead), min(100, ceil(withheld * 250 / lead))))
+      slow = fmod(due, 1) * 2048000
       credit = min(credit, share - 1)
       break
     end

@@ -31,8 +31,7 @@ end
 if granted == total or open <= granted then
   held = 0
 end
--- One that got its part does not ask again if those before it take the rest of the window.
-if held > 0 and not (batch and granted > 0 and before >= open - granted) then
+if held > 0 then
   due = t + held + late
 elseif wants > 0 then
   if batch then

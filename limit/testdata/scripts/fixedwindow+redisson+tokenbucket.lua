@@ -784,7 +784,7 @@ if rival then
     own = max(own, least - 4 * lead - 8)
     local share = floor(least - own + ceil((lead + open) / clients))
     if share < min(total, open) then
-      local behind = call('ZRANGEBYSCORE', waiters, 0, '(' .. own + min(total, open), 'WITHSCORES', 'LIMIT', 0, 8)
+      local behind = call('ZRANGEBYSCORE', waiters, 0, '(' .. own, 'WITHSCORES', 'LIMIT', 0, 8)
       local wanted = 0
       for i = 2, #behind, 2 do
         local wants = #behind == 16 and 1023 or fmod(behind[i], 1) * 1024
@@ -800,8 +800,9 @@ if rival then
       if not holds then
         break
       end
-      local withheld = max(5, min(total, open) - share)
-      held, slow = min(floor(due) + 1 - t, max(5, ceil(withheld * 250 / lead))), fmod(due, 1) * 2048000
+      local withheld = min(total, open) - share
+      held = min(floor(due) + 1 - t, max(5, ceil(1250 / lead), min(100, ceil(withheld * 250 / lead))))
+      slow = fmod(due, 1) * 2048000
       credit = min(credit, share - 1)
       break
     end
@@ -984,7 +985,7 @@ end
 if granted == total or open <= granted then
   held = 0
 end
-if held > 0 and not (batch and granted > 0 and before >= open - granted) then
+if held > 0 then
   due = t + held + late
 elseif wants > 0 then
   if batch then
