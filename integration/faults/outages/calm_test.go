@@ -80,6 +80,9 @@ func evenLoad(begin time.Time, perSecond int64, quarter string) *Outcome {
 		Load: &Load{goBooks: ledger.New(nil), javaBooks: ledger.New(nil)},
 		run:  span{begin, begin.Add(8 * time.Second)}, allTaken: true,
 	}
+	for at := begin; at.Before(o.run.to); at = at.Add(pause) {
+		o.plain = append(o.plain, at)
+	}
 	for i := range 8 * perSecond {
 		start := begin.Add(time.Duration(i) * time.Second / time.Duration(perSecond))
 		grant := ledger.Grant{Start: start, End: start.Add(time.Millisecond), Permits: 1, Who: tries}
