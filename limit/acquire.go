@@ -230,10 +230,10 @@ func (w *wire) grantOf(b *engine.Batch, s *state) grant {
 	return all
 }
 
-// windowReceipt returns the receipt of a window, as fixedwindow.lua has it. A window has no name in Redis, so its end
-// or its age tells it from others. A full reply has the end. After a brief one, the window is as old as the reply if
-// the grant began it. Else it has to be older than the call, by the time of another call. The refund is on its way
-// that long, and a younger window may be the next one.
+// windowReceipt returns the receipt of a window, as fixedwindow.lua has it. A window has no name in Redis, so the
+// receipt identifies it by its end or its age. A full reply has the end. After a brief one, the window is as old as
+// the reply if the grant began it. Else it has to be older than the call, by the time of another call. The refund is
+// on its way that long, and a younger window may be the next one.
 func windowReceipt(b *engine.Batch, s *state, index int) string {
 	if s != nil {
 		if f, ok := s.policies[index].(windowForecast); ok {

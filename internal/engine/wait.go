@@ -108,8 +108,8 @@ func (l *Limiter) enqueue(w *waiter) *entry {
 }
 
 // withdraw removes a waiter whose caller leaves, unless its answer is already final, and reports whether it
-// did. denied reports whether its permits were not free, which the result tells then: otherwise Redis has not replied
-// since it arrived, although a call was sent or due.
+// did. denied reports whether its permits were not free. The result then has the numbers of the denial. If denied is
+// false, Redis has not replied since the waiter arrived, although a call was sent or due.
 func withdraw(e *entry, w *waiter, result *Result) (left, denied bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
