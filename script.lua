@@ -128,7 +128,7 @@ end
 --@include reclaim
 --@include cap
 local credit = 9007199254740992
---@waiting local free, holds = value, true
+--@waiting local free, holds, reach = value, true, 1
 --@waiting include share
 --@waiting if now + 0 < ARGV[16] + 0 then
 --@waiting   credit, held = -1, ARGV[16] - now

@@ -29,7 +29,9 @@
 --                   hold of more permits lasts as long as these take, up to 100 ms. Otherwise a Client asks again
 --                   and again while the rival waits for more than is free.
 --
--- Needs: credit first free holds id lead rival t total waiters.
+--   reach           0 or 1: whether those within a part of open above the Client also count as behind it.
+--
+-- Needs: credit first free holds id lead reach rival t total waiters.
 -- Sets: clients credit first held known open others own rival slow.
 local open, own, held, slow, known, clients, marked = max(0, min(free, credit + 1)), nil, 0, 0, nil, 1, false
 if rival then
@@ -42,7 +44,7 @@ if rival then
     own = max(own, least - 4 * lead - 8)
     local share = floor(least - own + ceil((lead + open) / clients))
     if share < min(total, open) then
-      local behind = call('ZRANGEBYSCORE', waiters, 0, '(' .. own, 'WITHSCORES', 'LIMIT', 0, 8)
+      local behind = call('ZRANGEBYSCORE', waiters, 0, '(' .. own + ceil(reach * open / clients), 'WITHSCORES', 'LIMIT', 0, 8)
       local wanted = 0
       for i = 2, #behind, 2 do
         local wants = #behind == 16 and 1023 or fmod(behind[i], 1) * 1024

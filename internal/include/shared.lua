@@ -39,11 +39,7 @@ elseif wants > 0 then
   else
     lag = min(before * min(10, 250 / lead) + max(0, before - 4) * min(15, 250 / lead), 250)
   end
-  next = max(0, ceil(next / 1000))
-  if held > 0 then
-    held = max(held, next)
-  end
-  due = t + min(5000, next + ceil(lag)) + late
+  due = t + min(5000, max(0, ceil(next / 1000)) + ceil(lag)) + late
 end
 due = due + late / 2048
 if ahead then

@@ -120,7 +120,7 @@ local backdate = tonumber(ARGV[@last + 3] or '')
 --@each again
 local total, free, most, credit = ARGV[1] + 0, min(free@@), min(most@@), 9007199254740992
 --@each credit
---@waiting local holds = true
+--@waiting local holds, reach = true, 0
 --@waiting each hold
 --@waiting include share
 

@@ -772,7 +772,7 @@ local taken3 = floor((missing3 - part3) / interval3 + 0.5)
 local free3 = most3 - taken3 - (part3 > 0 and 1 or 0) + floor(early3 / interval3)
 local min = math.min
 local total, free, most, credit = ARGV[1] + 0, min(free1, free2, free3), min(most1, most2, most3), 9007199254740992
-local holds = true
+local holds, reach = true, 0
 local open, own, held, slow, known, clients, marked = max(0, min(free, credit + 1)), nil, 0, 0, nil, 1, false
 if rival then
   known = first[1] == id and first[2] or first[3] == id and first[4] or call('ZSCORE', waiters, id)
@@ -784,7 +784,7 @@ if rival then
     own = max(own, least - 4 * lead - 8)
     local share = floor(least - own + ceil((lead + open) / clients))
     if share < min(total, open) then
-      local behind = call('ZRANGEBYSCORE', waiters, 0, '(' .. own, 'WITHSCORES', 'LIMIT', 0, 8)
+      local behind = call('ZRANGEBYSCORE', waiters, 0, '(' .. own + ceil(reach * open / clients), 'WITHSCORES', 'LIMIT', 0, 8)
       local wanted = 0
       for i = 2, #behind, 2 do
         local wants = #behind == 16 and 1023 or fmod(behind[i], 1) * 1024
@@ -993,11 +993,7 @@ elseif wants > 0 then
   else
     lag = min(before * min(10, 250 / lead) + max(0, before - 4) * min(15, 250 / lead), 250)
   end
-  next = max(0, ceil(next / 1000))
-  if held > 0 then
-    held = max(held, next)
-  end
-  due = t + min(5000, next + ceil(lag)) + late
+  due = t + min(5000, max(0, ceil(next / 1000)) + ceil(lag)) + late
 end
 due = due + late / 2048
 if ahead then
