@@ -75,24 +75,24 @@ func BenchmarkObserver(b *testing.B) {
 	b.Run("callers=256", func(b *testing.B) { compare(b, granting(256), ours, ours+"+observer", script) })
 }
 
-// BenchmarkLeases measures what a lease saves: the round trip.
-func BenchmarkLeases(b *testing.B) {
+// BenchmarkPrefetches measures what prefetching saves: the round trip.
+func BenchmarkPrefetches(b *testing.B) {
 	for _, callers := range []int{1, 16, 256, 2048} {
 		b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) {
-			compare(b, granting(callers), ours+"+lease10ms", script)
+			compare(b, granting(callers), ours+"+prefetch10ms", script)
 		})
 	}
 	for _, callers := range []int{1, 256} {
 		b.Run(fmt.Sprintf("over=link/callers=%d", callers), func(b *testing.B) {
-			compare(b, granting(callers).overLink(b), ours+"+lease10ms", ours+"+lease10ms+nolink")
+			compare(b, granting(callers).overLink(b), ours+"+prefetch10ms", ours+"+prefetch10ms+nolink")
 		})
 	}
 	b.Run("names=256/callers=256", func(b *testing.B) {
-		// A lease of a second follows the demand of the second before: it has its full size after some
+		// A prefetch of a second follows the demand of the second before: it has its full size after some
 		// of them.
 		l := grantingNames(256, 256)
 		l.warmup *= 2
-		compare(b, l, ours+"+lease10ms", ours+"+lease1s", script, "x-time-rate")
+		compare(b, l, ours+"+prefetch10ms", ours+"+prefetch1s", script, "x-time-rate")
 	})
 }
 
@@ -122,7 +122,8 @@ func BenchmarkNames(b *testing.B) {
 		l.warmup = 0 // most calls are the first of their name
 		compare(b, l, ours, script, emptyScript)
 	})
-	keys := append([]string{"FixedWindow", "FixedWindow+flushdelay", "TokenBucket", "rueidislimiter"}, fastest...)
+	keys := append([]string{"FixedWindow", "FixedWindow+flushdelay", "TokenBucket", "TokenBucket+flushdelay",
+		"rueidislimiter"}, fastest...)
 	b.Run("names=1000000/callers=256", func(b *testing.B) { compare(b, grantingNames(256, 1_000_000), keys...) })
 	b.Run("names=100000/pick=zipf/callers=256", func(b *testing.B) {
 		l := grantingNames(256, 100_000)

@@ -24,10 +24,10 @@ var ourLibraries = []library{
 	}},
 	{ours + "+denialcache", true, openOurs(rratelimiter.WithDenialCache(time.Minute))},
 	{ours + "+observer", true, openOurs(observer())},
-	{ours + "+lease10ms", true, openOurs(rratelimiter.WithPrefetch(10 * time.Millisecond))},
-	{ours + "+lease1s", true, openOurs(rratelimiter.WithPrefetch(time.Second))},
+	{ours + "+prefetch10ms", true, openOurs(rratelimiter.WithPrefetch(10 * time.Millisecond))},
+	{ours + "+prefetch1s", true, openOurs(rratelimiter.WithPrefetch(time.Second))},
 	// Without the link that the others of its benchmark have.
-	{ours + "+lease10ms+nolink", true, func(b testing.TB, redis *server, l load) session {
+	{ours + "+prefetch10ms+nolink", true, func(b testing.TB, redis *server, l load) session {
 		l.addr = redis.addr
 		return openOurs(rratelimiter.WithPrefetch(10*time.Millisecond))(b, redis, l)
 	}},
@@ -106,6 +106,7 @@ var policyLibraries = []library{
 	{key: "SlidingWindow", open: openPolicies(slidingWindow)},
 	{key: "SlidingLog", open: openPolicies(slidingLog)},
 	{key: "TokenBucket", open: openPolicies(tokenBucket)},
+	{key: "TokenBucket+flushdelay", open: openDelayed(tokenBucket)},
 	{key: "LeakyBucket", open: openPolicies(leakyBucket)},
 	{key: "Smooth", open: openPolicies(smooth)},
 	{key: "FixedWindow+TokenBucket", open: openPolicies(fixedWindow, tokenBucket)},

@@ -1,6 +1,7 @@
 package outages
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -11,19 +12,20 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 )
 
-// A single server hangs for three seconds, longer than many callers wait: its connections stay open
-// and no reply comes. Each call ends with its context. When the server resumes, it replies to
-// cancelled calls, and their permits are released.
+// A single server hangs for longer than any caller waits: its connections stay open and no reply
+// comes. Each call ends with its context. When the server resumes, it replies to cancelled calls, and
+// their permits are released.
 func TestOutage_ServerPaused_PermitsAreReleased(t *testing.T) {
 	t.Parallel()
 	server := servers.Single(t)
-	load := Start(t, "SIGSTOP of the only server for 3 s", OnSingle(server))
+	const hang = 2*within + 500*time.Millisecond
+	load := Start(t, fmt.Sprintf("SIGSTOP of the only server for %v", hang), OnSingle(server))
 	load.allReplies = true
 
 	load.Run(time.Second)
 	load.Break()
 	require.NoError(t, server.Pause())
-	load.Run(3 * time.Second)
+	load.Run(hang)
 	require.NoError(t, server.Resume())
 	outcome := load.Recover()
 	outcome.Require(Most{deadline: outcome.oftenBy(within)})
