@@ -18,21 +18,14 @@ import (
 	"github.com/rratelimiter/rratelimiter/grpclimit"
 	"github.com/rratelimiter/rratelimiter/internal/gate/gatetest"
 	"github.com/rratelimiter/rratelimiter/internal/golden"
-	"github.com/rratelimiter/rratelimiter/internal/inside"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
+	"github.com/rratelimiter/rratelimiter/internal/redistest/fake"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 const page = "../docs/grpc.md"
 
-// down is a limiter whose Redis does not answer.
-type down struct{ inside.Sealed }
-
-func (down) Name() string { return "down" }
-
-func (down) Take(context.Context, int64) (rratelimiter.Decision, error) {
-	return rratelimiter.Decision{}, errors.New("connection refused")
-}
+var errRefused = errors.New("connection refused")
 
 // documented is the servers that docs/grpc.md calls.
 func documented(f *redistest.Fixture, client *rratelimiter.Client) map[string]test.TestServiceClient {
@@ -52,9 +45,9 @@ func documented(f *redistest.Fixture, client *rratelimiter.Client) map[string]te
 	serve("both", each("both", limit.FixedWindow{Permits: 4, Interval: time.Second},
 		limit.TokenBucket{Capacity: 5, Refill: 1, Interval: 10 * time.Second}))
 	serve("named", each("named", limit.Named("pages per day", limit.Calendar{Permits: 50, Unit: limit.Day})))
-	serve("closed", grpclimit.All(down{}))
-	serve("open", grpclimit.All(down{}), grpclimit.OnFailure(limit.Open))
-	ten := gatetest.Known{Limiter: down{}, Of: []limit.Policy{limit.FixedWindow{Permits: 10, Interval: time.Minute}}}
+	serve("closed", grpclimit.All(fake.Failing(errRefused)))
+	serve("open", grpclimit.All(fake.Failing(errRefused)), grpclimit.OnFailure(limit.Open))
+	ten := fake.Failing(errRefused, limit.FixedWindow{Permits: 10, Interval: time.Minute})
 	serve("local", grpclimit.All(ten), grpclimit.OnFailure(limit.Local(0.1)))
 	serve("keyed", grpclimit.Each(client, "keyed", grpclimit.ByMetadata("tenant"), second))
 	serve("unknown", func(context.Context, grpclimit.Call) (grpclimit.Limiter, error) {

@@ -17,6 +17,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/grpclimit"
 	"github.com/rratelimiter/rratelimiter/internal/gate/gatetest"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
+	"github.com/rratelimiter/rratelimiter/internal/redistest/fake"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -98,9 +99,7 @@ func TestOptions_Invalid_PanicWithTheReason(t *testing.T) {
 }
 
 func TestServerInterceptors_HealthAndReflection_Pass(t *testing.T) {
-	denies := grpclimit.All(gatetest.Fake(func(context.Context, int64) (rratelimiter.Decision, error) {
-		return rratelimiter.Decision{}, nil
-	}))
+	denies := grpclimit.All(fake.Deciding(func(context.Context) (d rratelimiter.Decision, err error) { return d, nil }))
 	for method, exempt := range map[string]bool{
 		"/grpc.health.v1.Health/Check": true, "/grpc.health.v1.Health/Watch": true, "/grpc.health.v1.Health/List": true,
 		"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo":      true,
@@ -133,11 +132,8 @@ func TestStreamServerInterceptor_UncomparableContext_Passes(t *testing.T) {
 		context.Context
 		_ map[string]bool
 	}
-	grants := gatetest.Fake(func(context.Context, int64) (rratelimiter.Decision, error) {
-		return rratelimiter.Decision{Allowed: true}, nil
-	})
 	for _, choose := range []func(context.Context, grpclimit.Call) (grpclimit.Limiter, error){
-		grpclimit.All(nil), grpclimit.All(grants),
+		grpclimit.All(nil), grpclimit.All(new(fake.Limiter)),
 	} {
 		err := grpclimit.StreamServerInterceptor(choose)(nil, &stream{ctx: own{Context: t.Context()}},
 			&grpc.StreamServerInfo{FullMethod: "/a.B/C"}, func(any, grpc.ServerStream) error { return nil })

@@ -1,7 +1,6 @@
 package httplimit_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -20,21 +19,12 @@ import (
 	"github.com/rratelimiter/rratelimiter/httplimit"
 	"github.com/rratelimiter/rratelimiter/internal/gate/gatetest"
 	"github.com/rratelimiter/rratelimiter/internal/golden"
-	"github.com/rratelimiter/rratelimiter/internal/inside"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
+	"github.com/rratelimiter/rratelimiter/internal/redistest/fake"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 const page = "../docs/http.md"
-
-// unreachable is a limiter whose Redis does not answer.
-type unreachable struct{ inside.Sealed }
-
-func (unreachable) Name() string { return "down" }
-
-func (unreachable) Take(context.Context, int64) (rratelimiter.Decision, error) {
-	return rratelimiter.Decision{}, errors.New("connection refused")
-}
 
 // documented is the server whose responses docs/http.md shows.
 func documented(client *rratelimiter.Client) http.Handler {
@@ -44,9 +34,9 @@ func documented(client *rratelimiter.Client) http.Handler {
 	two := []limit.Policy{limit.FixedWindow{Permits: 2, Interval: time.Second},
 		limit.SlidingWindow{Permits: 100, Interval: time.Minute}}
 	behind := httplimit.Each(client, "proxied", httplimit.ByIP(netip.MustParsePrefix("192.0.2.0/24")), two...)
-	broken := httplimit.All(unreachable{})
+	refused := errors.New("connection refused")
 	window := limit.FixedWindow{Permits: 10, Interval: time.Minute}
-	ten := httplimit.All(gatetest.Known{Limiter: unreachable{}, Of: []limit.Policy{window}})
+	broken, ten := httplimit.All(fake.Failing(refused)), httplimit.All(fake.Failing(refused, window))
 	mux := http.NewServeMux()
 	for path, limited := range map[string]func(http.Handler) http.Handler{
 		"/draft11": httplimit.Middleware(each("draft11", limit.FixedWindow{Permits: 1, Interval: time.Second}, two[1])),

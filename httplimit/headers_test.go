@@ -17,9 +17,10 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
+	"github.com/rratelimiter/rratelimiter/internal/engine"
 	"github.com/rratelimiter/rratelimiter/internal/gate/gatetest"
-	"github.com/rratelimiter/rratelimiter/internal/inside"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
+	"github.com/rratelimiter/rratelimiter/internal/redistest/fake"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -174,7 +175,7 @@ func TestRateLimit_QuotaUnknown_IsLeftOut(t *testing.T) {
 			{gatetest.Known{Limiter: shared, Of: []limit.Policy{hour(5), paid}}, 1,
 				[]string{`"hour";q=5;w=3600, "paid";q=50`}, ""},
 			{gatetest.Known{Limiter: shared, Of: []limit.Policy{paid}}, 60, nil, `["paid"]`},
-			{custom{each: []rratelimiter.Decision{{}, {Allowed: true}}}, 1, nil, `["hour"]`},
+			{unnumbered, 1, nil, `["hour"]`},
 		} {
 			w := serve(httplimit.Middleware(httplimit.All(c.limiter),
 				httplimit.Cost(func(*http.Request) int64 { return c.cost }))(ok), request())
@@ -186,19 +187,12 @@ func TestRateLimit_QuotaUnknown_IsLeftOut(t *testing.T) {
 	})
 }
 
-// custom is a limiter that reports no numbers.
-type custom struct {
-	inside.Sealed
-	each []rratelimiter.Decision
-}
-
-func (custom) Name() string { return "" }
-
-func (custom) Policies() []limit.Policy { return []limit.Policy{hour(5), limit.Named("paid", nil)} }
-
-func (c custom) Take(context.Context, int64) (d rratelimiter.Decision, err error) { return d, nil }
-
-func (c custom) TakeEach(context.Context, int64) ([]rratelimiter.Decision, error) { return c.each, nil }
+// unnumbered is a limiter that reports no numbers.
+var unnumbered = &fake.Limiter{Of: []limit.Policy{hour(5), limit.Named("paid", nil)},
+	OnTry: func(_ context.Context, _ engine.Ask, result *engine.Result) error {
+		result.Parts = []engine.Answer{{}, {Allowed: true}}
+		return nil
+	}}
 
 var effective = regexp.MustCompile(`;r=(\d+)(?:;t=(\d+))?$`)
 

@@ -1,14 +1,13 @@
 package httplimit_test
 
 import (
-	"context"
 	"net/http"
 	"net/http/httptest"
 	"time"
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
-	"github.com/rratelimiter/rratelimiter/internal/gate/gatetest"
+	"github.com/rratelimiter/rratelimiter/internal/redistest/fake"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -35,6 +34,4 @@ func request() *http.Request { return httptest.NewRequest(http.MethodGet, "/", n
 var ok = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 
 // grants is a limiter that grants all.
-var grants = gatetest.Fake(func(context.Context, int64) (rratelimiter.Decision, error) {
-	return rratelimiter.Decision{Allowed: true}, nil
-})
+var grants = new(fake.Limiter)

@@ -20,6 +20,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/httplimit"
 	"github.com/rratelimiter/rratelimiter/internal/gate/gatetest"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
+	"github.com/rratelimiter/rratelimiter/internal/redistest/fake"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -202,7 +203,7 @@ func TestMiddleware_Handlers_ChangeTheRequest(t *testing.T) {
 	mux.HandleFunc("POST /files/{id}", func(_ http.ResponseWriter, r *http.Request) {
 		assert.NoError(t, r.ParseMultipartForm(1))
 	})
-	denies := gatetest.Fake(func(context.Context, int64) (d rratelimiter.Decision, err error) { return d, nil })
+	denies := fake.Deciding(func(context.Context) (d rratelimiter.Decision, err error) { return d, nil })
 	for name, h := range map[string]http.Handler{
 		"admitted": httplimit.Middleware(httplimit.All(grants))(mux),
 		"refused":  httplimit.Middleware(httplimit.All(denies), httplimit.Refuse(mux))(hello),

@@ -394,7 +394,7 @@ func All[R any](call string, l outage.Limiter) func(R) (outage.Limiter, error) {
 	}
 	MustCheck(call, l)
 	d := *descriptionOf(l)
-	d.unknownPolicies = outage.IsOurs(l) && !outage.HasShare(l)
+	d.unknownPolicies = !outage.HasShare(l)
 	l = describedLimiter{l, &d}
 	return func(R) (outage.Limiter, error) { return l, nil }
 }

@@ -12,8 +12,9 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/inside"
+	"github.com/rratelimiter/rratelimiter/internal/engine"
 	"github.com/rratelimiter/rratelimiter/internal/outage"
+	"github.com/rratelimiter/rratelimiter/internal/redistest/fake"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -50,19 +51,11 @@ func outgoing(l outage.Limiter) *Outgoing[Call[int]] {
 	return NewOutgoing("", o)
 }
 
-// hangs is a limiter whose calls last until their deadline.
-type hangs struct{ inside.Sealed }
-
-func (hangs) Name() string { return "hangs" }
-
-func (hangs) Take(ctx context.Context, _ int64) (d rratelimiter.Decision, err error) {
-	<-ctx.Done()
-	return d, ctx.Err()
-}
-
 func TestPauses_BeginInAnOutage_Hold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, begin := outgoing(hangs{}), time.Now()
+		l := &fake.Limiter{Called: "hangs", OnProbe: fake.Hang}
+		l.OnTry = func(ctx context.Context, _ engine.Ask, _ *engine.Result) error { return fake.Hang(ctx) }
+		g, begin := outgoing(l), time.Now()
 		time.AfterFunc(deadline/2, func() { g.pauses.add("hangs", time.Second) })
 		assert.Equal(t, limit.FailedOpen, g.Admit(Call[int]{In: t.Context()}).Result)
 		assert.GreaterOrEqual(t, time.Since(begin), deadline/2+time.Second)
@@ -70,28 +63,21 @@ func TestPauses_BeginInAnOutage_Hold(t *testing.T) {
 	})
 }
 
-// grants is a limiter that grants all.
-type grants struct{ inside.Sealed }
-
-func (grants) Name() string { return "grants" }
-
-func (grants) Take(context.Context, int64) (rratelimiter.Decision, error) {
-	return rratelimiter.Decision{Allowed: true}, nil
-}
-
 // pausable is a limiter that Redis cannot decide, with a pause in Redis.
 type pausable struct {
-	inside.Sealed
-	takes atomic.Int64
+	*fake.Limiter
+	calls atomic.Int64
 }
 
-func (p *pausable) Name() string { return "paused" }
-
-func (p *pausable) Take(context.Context, int64) (rratelimiter.Decision, error) {
-	if p.takes.Add(1) > 1000 {
-		return rratelimiter.Decision{RetryAfter: time.Second}, nil
-	}
-	return rratelimiter.Decision{}, errors.New("MOVED too often")
+func newPausable() *pausable {
+	p := &pausable{Limiter: &fake.Limiter{Called: "paused"}}
+	p.OnTry = fake.Decide(func(context.Context) (rratelimiter.Decision, error) {
+		if p.calls.Add(1) > 1000 {
+			return rratelimiter.Decision{RetryAfter: time.Second}, nil
+		}
+		return rratelimiter.Decision{}, errors.New("MOVED too often")
+	})
+	return p
 }
 
 func (p *pausable) Pause(context.Context, time.Duration) error { return nil }
@@ -99,15 +85,15 @@ func (p *pausable) Pause(context.Context, time.Duration) error { return nil }
 // Another limiter of the node is answered.
 func TestGate_CallsFailDuringAPause_NoneSpins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := new(pausable)
+		p := newPausable()
 		g := outgoing(p)
 		g.Pause(p, 10*time.Second)
 		synctest.Wait()
-		g.guard.Ask(t.Context(), outage.Request{Limiter: grants{}, Permits: 1})
+		g.guard.Ask(t.Context(), outage.Request{Limiter: &fake.Limiter{Beside: p.Limiter}, Permits: 1})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		g.Admit(Call[int]{In: ctx})
-		assert.Less(t, p.takes.Load(), int64(10))
+		assert.Less(t, p.calls.Load(), int64(10))
 		time.Sleep(2 * time.Minute) // the prober ends
 	})
 }

@@ -12,8 +12,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 )
 
-// node is a node of Redis: a single server, or a master of a Redis Cluster. Limiters of other types, which
-// wrap none of this library, share the zero node.
+// node is a node of Redis: a single server, or a master of a Redis Cluster. Invalid limiters share the zero node.
 type node struct {
 	engine *engine.Engine
 	name   string // its address on a cluster; "" for a single server, and until the slots are known
@@ -21,7 +20,7 @@ type node struct {
 
 // nodeOf returns the node that a limiter's calls go to. With moved, a failover of a second ago counts.
 func nodeOf(l Limiter, moved bool) node {
-	if h := handleOf(unwrap(l)); h != nil {
+	if h, err := handleOf(l); err == nil {
 		if g, key, ok := h.Node(); ok {
 			return node{g, g.Nodes.Node(key, moved)}
 		}
@@ -31,7 +30,7 @@ func nodeOf(l Limiter, moved bool) node {
 
 // nodeNow is nodeOf with the slots of this moment, unless their answer takes longer.
 func nodeNow(l Limiter, within time.Duration) node {
-	if h := handleOf(unwrap(l)); h != nil {
+	if h, err := handleOf(l); err == nil {
 		if g, key, ok := h.Node(); ok {
 			return node{g, g.Nodes.NodeNow(key, within)}
 		}

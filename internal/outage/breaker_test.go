@@ -17,8 +17,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/inside"
+	"github.com/rratelimiter/rratelimiter/internal/engine"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
+	"github.com/rratelimiter/rratelimiter/internal/redistest/fake"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -28,9 +29,10 @@ func TestGuard_OneOfManyCallsHangs_IsNoOutage(t *testing.T) {
 		limit.Acquired: {Allowed: true}, limit.Rejected: {Limit: 1, RetryAfter: time.Minute},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			ill, reports := new(redis), new(recorder)
+			ill, reports := newRedis(), new(recorder)
 			ill.hangs.Store(true)
-			well := takes(func(context.Context) (rratelimiter.Decision, error) { return d, nil })
+			well := fake.Deciding(func(context.Context) (rratelimiter.Decision, error) { return d, nil })
+			well.Beside = ill.Limiter
 			g := withMode(limit.Open, deadline, reports.changed)
 			var late sync.WaitGroup
 			for i := range 1000 {
@@ -51,9 +53,16 @@ func TestGuard_OneOfManyCallsHangs_IsNoOutage(t *testing.T) {
 // A denial from a Client's memory holds, but does not end an outage. A probe does.
 func TestGuard_DenialFromMemory_EndsNoOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, reports := new(redis), new(recorder)
+		r, reports := newRedis(), new(recorder)
+		try := r.OnTry
+		r.OnTry = func(ctx context.Context, ask engine.Ask, result *engine.Result) error {
+			if r.denies.Load() {
+				result.From = engine.FromMemory
+			}
+			return try(ctx, ask, result)
+		}
 		g := withMode(limit.Open, deadline, reports.changed)
-		q := Request{Limiter: remembers{redis: r}, Permits: 1}
+		q := Request{Limiter: r, Permits: 1}
 		r.down.Store(true)
 		require.Equal(t, limit.FailedOpen, g.Ask(t.Context(), q).Result)
 		r.denies.Store(true)
@@ -92,7 +101,7 @@ func TestBreaker_AnswerDuringAFailure_IsNoOutage(t *testing.T) {
 		b := New(time.Hour, nil).breakerOf(nil)
 		var both sync.WaitGroup
 		b.mu.Lock() // as another call of the breaker holds it
-		both.Go(func() { b.recordError(t.Context(), new(redis), errRefused) })
+		both.Go(func() { b.recordError(t.Context(), newRedis(), errRefused) })
 		for range 10 {
 			runtime.Gosched() // it mostly waits by then
 		}
@@ -135,7 +144,7 @@ func (r *recorder) nodes() string {
 func TestOnRedisChange_CallbackBlocks_ChangesComeInOrder(t *testing.T) {
 	for _, panics := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			r, reports, release := new(redis), new(recorder), make(chan bool)
+			r, reports, release := newRedis(), new(recorder), make(chan bool)
 			first := true
 			g := withMode(limit.Open, deadline, func(node string, up bool, err error) {
 				reports.changed(node, up, err)
@@ -171,7 +180,7 @@ func TestOnRedisChange_CallbackBlocks_ChangesComeInOrder(t *testing.T) {
 
 func TestOnRedisChange_CallbackPanics_StateIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, calls := new(redis), 0
+		r, calls := newRedis(), 0
 		r.down.Store(true)
 		g := withMode(limit.Open, deadline, func(string, bool, error) { calls++; panic("a callback") })
 		q := Request{Limiter: r, Permits: 1}
@@ -187,19 +196,17 @@ func TestOnRedisChange_CallbackPanics_StateIsKept(t *testing.T) {
 
 // nameless is a limiter of a user's type, whose method Name may take a lock of the program.
 type nameless struct {
-	inside.Sealed
+	*fake.Limiter
 	name func() string
 }
 
 func (l nameless) Name() string { return l.name() }
 
-func (nameless) Take(context.Context, int64) (d rratelimiter.Decision, err error) { return d, nil }
-
 // TestBreaker_Observe_CallsNoMethodOfALimiterUnderItsLock: others that hold the program's lock may wait for it.
 func TestBreaker_Observe_CallsNoMethodOfALimiterUnderItsLock(t *testing.T) {
 	b, named := New(deadline, nil).breakerOf(nil), 0
 	b.state.Store(nodeUnsure)
-	b.observe(target{t.Context(), nameless{name: func() string {
+	b.observe(target{t.Context(), nameless{new(fake.Limiter), func() string {
 		if assert.True(t, b.mu.TryLock()) {
 			b.mu.Unlock()
 		}
@@ -213,30 +220,27 @@ func TestBreaker_Observe_CallsNoMethodOfALimiterUnderItsLock(t *testing.T) {
 // moody is a limiter with a queue whose Redis answers, denies, hangs or refuses connections, in turns. It counts the
 // probes at a time.
 type moody struct {
-	redis
+	*redis
 	probes, most atomic.Int64
 }
 
-func (m *moody) Acquire(ctx context.Context, _ int64) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(rand.N(4 * deadline)):
+func newMoody() *moody {
+	m := &moody{redis: newRedis()}
+	m.OnWait = func(ctx context.Context) (bool, error) {
+		select {
+		case <-ctx.Done():
+			return false, ctx.Err()
+		case <-time.After(rand.N(4 * deadline)):
+			err := m.answer(ctx)
+			return err == nil, err
+		}
+	}
+	m.OnProbe = func(ctx context.Context) error {
+		m.most.Store(max(m.most.Load(), m.probes.Add(1)))
+		defer m.probes.Add(-1)
 		return m.answer(ctx)
 	}
-}
-
-func (m *moody) TryAcquireWithin(ctx context.Context, permits int64, most time.Duration) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, most)
-	defer cancel()
-	err := m.Acquire(ctx, permits)
-	return err == nil, err
-}
-
-func (m *moody) Peek(ctx context.Context) ([]rratelimiter.Decision, error) {
-	m.most.Store(max(m.most.Load(), m.probes.Add(1)))
-	defer m.probes.Add(-1)
-	return m.redis.Peek(ctx)
+	return m
 }
 
 // TestBreaker_RandomOutages_EndAndAreReportedInTurn: of many requests, of which some wait and some leave. One probe
@@ -245,7 +249,7 @@ func TestBreaker_RandomOutages_EndAndAreReportedInTurn(t *testing.T) {
 	outages := 0
 	for range redistest.Deep(20, 1000) {
 		synctest.Test(t, func(t *testing.T) {
-			m, reports := new(moody), new(recorder)
+			m, reports := newMoody(), new(recorder)
 			g := withMode(limit.Open, deadline, reports.changed)
 			var all sync.WaitGroup
 			for range 20 {

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter/internal/policy"
+	"github.com/rratelimiter/rratelimiter/internal/redistest/fake"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -113,7 +114,7 @@ func policyShape(t *testing.T, p limit.Policy, share float64) shape {
 func TestBuckets_SeveralPolicies_GrantTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := buckets{clock: clock{time.Now()}}
-		q := Request{Limiter: new(redis), Permits: 1, Policies: []limit.Policy{
+		q := Request{Limiter: newRedis(), Permits: 1, Policies: []limit.Policy{
 			limit.FixedWindow{Permits: 4, Interval: time.Second}, limit.FixedWindow{Permits: 6, Interval: time.Minute},
 		}}
 		take := func() Answer {
@@ -152,7 +153,7 @@ func TestBuckets_ShorterLease_EndsBeforeLongerOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := buckets{clock: clock{time.Now()}}
 		take := func(lease time.Duration) Answer {
-			a, ok := b.decide(Request{Limiter: called{redis: new(redis), name: "one"}, Permits: 1,
+			a, ok := b.decide(Request{Limiter: &fake.Limiter{Called: "one"}, Permits: 1,
 				Policies: []limit.Policy{limit.InFlight{Permits: 2, Lease: lease}}}, 1)
 			require.True(t, ok)
 			return a
@@ -171,7 +172,7 @@ func TestBuckets_ManyNames_AreBounded(t *testing.T) {
 		b := buckets{clock: clock{time.Now()}}
 		policies := []limit.Policy{limit.FixedWindow{Permits: 10, Interval: time.Minute}}
 		take := func(name string) bool {
-			a, ok := b.decide(Request{Limiter: called{redis: new(redis), name: name}, Permits: 1, Policies: policies}, 0.5)
+			a, ok := b.decide(Request{Limiter: &fake.Limiter{Called: name}, Permits: 1, Policies: policies}, 0.5)
 			return ok && a.Result == limit.Acquired
 		}
 		for i := range maxBuckets {
@@ -190,11 +191,3 @@ func TestBuckets_ManyNames_AreBounded(t *testing.T) {
 		assert.False(t, take(""), "a limiter without a name")
 	})
 }
-
-// called is a limiter with a name.
-type called struct {
-	*redis
-	name string
-}
-
-func (c called) Name() string { return c.name }

@@ -144,15 +144,15 @@ func (g *Guard) try(ctx context.Context, q Request) (a Answer) {
 // take takes permits with one call. A request that waits without a bound joins the queue of its limiter
 // at once, for a deadline, and so overtakes no other.
 func (g *Guard) take(ctx context.Context, q Request) (a Answer, err error) {
-	if q.Wait == Forever && q.MaxWaiting == 0 && hasQueue(q.Limiter) {
+	if q.Wait == Forever && q.MaxWaiting == 0 {
 		return callWait(ctx, q, g.Deadline())
+	}
+	h, err := handleOf(q.Limiter)
+	if err != nil {
+		return a, err
 	}
 	ctx, stop := context.WithTimeout(ctx, g.Deadline())
 	defer stop()
-	h := handleOf(q.Limiter)
-	if h == nil {
-		return takeFrom(ctx, q)
-	}
 	var r engine.Result
 	err = h.Try(ctx, q.ofEngine(), &r)
 	return q.answer(&r), err
@@ -218,7 +218,7 @@ func (g *Guard) withoutRedis(q Request, err error) Answer {
 		return ByMode(q.Mode, mistake)
 	}
 	policies := q.Policies
-	if l, exact := unwrap(q.Limiter).(*limit.Limiter); exact && len(policies) == 0 {
+	if l, exact := q.Limiter.(*limit.Limiter); exact && len(policies) == 0 {
 		policies = l.Policies() // without an initial rate: Redis may have another
 	}
 	for _, p := range policies {

@@ -11,35 +11,35 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/engine"
-	"github.com/rratelimiter/rratelimiter/internal/inside"
+	"github.com/rratelimiter/rratelimiter/internal/redistest/fake"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 // redis is a limiter whose Redis can be made to fail. It grants all.
 type redis struct {
-	inside.Sealed
+	*fake.Limiter
 	hangs, down atomic.Bool
 	asked       atomic.Int64
-	denies      atomic.Bool // from memory: also where it hangs
+	denies      atomic.Bool // also where it hangs
 	looks       atomic.Int64
 }
 
 var errRefused = errors.New("connection refused")
 
-func (r *redis) Name() string { return "name" }
-
-func (r *redis) Take(ctx context.Context, _ int64) (rratelimiter.Decision, error) {
-	if r.denies.Load() {
-		return rratelimiter.Decision{Limit: 10, RetryAfter: time.Minute}, nil
+func newRedis() *redis {
+	r := &redis{Limiter: &fake.Limiter{Called: "name"}}
+	r.OnTry = fake.Decide(func(ctx context.Context) (rratelimiter.Decision, error) {
+		if r.denies.Load() {
+			return rratelimiter.Decision{Limit: 10, RetryAfter: time.Minute}, nil
+		}
+		r.asked.Add(1)
+		return rratelimiter.Decision{Allowed: true, Limit: 10, Remaining: 9}, r.answer(ctx)
+	})
+	r.OnProbe = func(ctx context.Context) error {
+		r.looks.Add(1)
+		return r.answer(ctx)
 	}
-	r.asked.Add(1)
-	return rratelimiter.Decision{Allowed: true, Limit: 10, Remaining: 9}, r.answer(ctx)
-}
-
-func (r *redis) Peek(ctx context.Context) ([]rratelimiter.Decision, error) {
-	r.looks.Add(1)
-	return nil, r.answer(ctx)
+	return r
 }
 
 func (r *redis) answer(ctx context.Context) error {
@@ -47,8 +47,7 @@ func (r *redis) answer(ctx context.Context) error {
 	case r.down.Load():
 		return errRefused
 	case r.hangs.Load():
-		<-ctx.Done()
-		return ctx.Err()
+		return fake.Hang(ctx)
 	}
 	return nil
 }
@@ -68,43 +67,13 @@ func (g modal) Ask(ctx context.Context, q Request) Answer {
 	return g.Guard.Ask(ctx, q)
 }
 
-// remembers is a limiter of this module, whose denials are from memory.
-type remembers struct {
-	*redis
-	inside.Handle
-}
-
-func (r remembers) Try(ctx context.Context, ask engine.Ask, result *engine.Result) error {
-	if r.denies.Load() {
-		result.From = engine.FromMemory
-	}
-	d, err := r.Take(ctx, ask.Permits)
-	result.Answer = engine.Answer(d)
-	return err
-}
-
-func (remembers) Node() (*engine.Engine, string, bool) { return nil, "", false }
-
 const deadline = 100 * time.Millisecond
-
-type taking struct {
-	inside.Sealed
-	take func(ctx context.Context) (rratelimiter.Decision, error)
-}
-
-func takes(take func(ctx context.Context) (rratelimiter.Decision, error)) Limiter {
-	return taking{take: take}
-}
-
-func (taking) Name() string { return "" }
-
-func (f taking) Take(ctx context.Context, _ int64) (rratelimiter.Decision, error) { return f.take(ctx) }
 
 // A request whose own context ends is not decided. A probe checks whether Redis is down.
 func TestGuard_CallersLeave_ProbeFindsOut(t *testing.T) {
 	for hangs, want := range map[bool][]string{false: nil, true: {"false context deadline exceeded", "true <nil>"}} {
 		synctest.Test(t, func(t *testing.T) {
-			r, reports := new(redis), new(recorder)
+			r, reports := newRedis(), new(recorder)
 			r.hangs.Store(true)
 			g := withMode(limit.Open, deadline, reports.changed)
 			ctx, cancel := context.WithTimeout(t.Context(), deadline/2)
@@ -113,10 +82,10 @@ func TestGuard_CallersLeave_ProbeFindsOut(t *testing.T) {
 			time.AfterFunc(deadline/4, func() { r.hangs.Store(hangs) })
 			a := g.Ask(ctx, Request{Limiter: r, Permits: 1})
 			assert.Equal(t, limit.Canceled, a.Result)
-			assert.False(t, g.breakerOf(nil).isDown())
+			assert.False(t, g.breakerOf(r).isDown())
 			time.Sleep(deadline)
 			synctest.Wait()
-			assert.Equal(t, hangs, g.breakerOf(nil).isDown())
+			assert.Equal(t, hangs, g.breakerOf(r).isDown())
 			r.hangs.Store(false)
 			time.Sleep(3 * deadline)
 			synctest.Wait()
@@ -127,9 +96,9 @@ func TestGuard_CallersLeave_ProbeFindsOut(t *testing.T) {
 
 // Users see these errors, and cannot import this package.
 func TestErrors_Text_DoesNotNameThePackage(t *testing.T) {
-	panics := takes(func(context.Context) (rratelimiter.Decision, error) { panic("a limiter") })
-	probe := (&breaker{deadlines: new(atomic.Int64)}).probe(target{t.Context(), panics})
-	for _, err := range []error{ErrDown, ErrTooManyWaiting, limit.ErrInvalidRequest, probe} {
+	panics := fake.Deciding(func(context.Context) (rratelimiter.Decision, error) { panic("a client") })
+	_, zero := handleOf(new(limit.Limiter))
+	for _, err := range []error{ErrDown, ErrTooManyWaiting, limit.ErrInvalidRequest, probe(t.Context(), panics), zero} {
 		assert.NotContains(t, err.Error(), "outage")
 		assert.Regexp(t, "^rratelimiter: ", err.Error())
 	}

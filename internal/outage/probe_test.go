@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/inside"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
+	"github.com/rratelimiter/rratelimiter/internal/redistest/fake"
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
@@ -21,7 +21,7 @@ import (
 // Requests that fail together start one prober.
 func TestGuard_ManyRequestsFail_OneProbeStarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := new(redis)
+		r := newRedis()
 		r.hangs.Store(true)
 		g := withMode(limit.Open, deadline, nil)
 		var callers sync.WaitGroup
@@ -36,57 +36,36 @@ func TestGuard_ManyRequestsFail_OneProbeStarts(t *testing.T) {
 	})
 }
 
-// Only one probe runs at a time, even if the limiter ignores its context.
-func TestGuard_ProbeOutlivesItsContext_NoOtherProbeStarts(t *testing.T) {
+// A prober that is stuck in the callback of an outage is replaced by single requests, one in ten deadlines.
+func TestGuard_ProberIsStuck_RequestAsksInItsPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := withMode(limit.Closed, deadline, nil)
-		var asked, now, most atomic.Int64
-		slow := takes(func(context.Context) (rratelimiter.Decision, error) {
-			asked.Add(1)
-			most.Store(max(most.Load(), now.Add(1)))
-			defer now.Add(-1)
-			time.Sleep(9 * deadline)
-			return rratelimiter.Decision{}, errRefused
-		})
-		q := Request{Limiter: slow, Permits: 1}
-		g.Ask(t.Context(), q)
-		for range 80 {
-			time.Sleep(deadline)
-			assert.Equal(t, limit.FailedClosed, g.Ask(t.Context(), q).Result)
-		}
-		assert.InDelta(t, 10, asked.Load(), 1, "the request, and probes one after another")
-		assert.EqualValues(t, 1, most.Load())
-		time.Sleep(probeIdle + maxProbePause)
-	})
-}
-
-// A probe that does not return is replaced by single requests, one in ten deadlines.
-func TestGuard_ProbeIsStuck_RequestAsksInItsPlace(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		reports, release := new(recorder), make(chan bool)
-		g := withMode(limit.Closed, deadline, reports.changed)
-		var asked atomic.Int64
-		q := Request{Permits: 1, Limiter: takes(func(context.Context) (rratelimiter.Decision, error) {
-			switch asked.Add(1) {
-			case 1, 3:
-				return rratelimiter.Decision{}, errRefused
-			case 2:
+		r, reports, release := newRedis(), new(recorder), make(chan bool)
+		g := withMode(limit.Closed, deadline, func(node string, up bool, err error) {
+			if reports.changed(node, up, err); !up {
 				<-release
 			}
-			return rratelimiter.Decision{Allowed: true}, nil
-		})}
-		g.Ask(t.Context(), q)
-		time.Sleep(deadline)
-		assert.Equal(t, limit.FailedClosed, g.Ask(t.Context(), q).Result)
+		})
+		q := Request{Limiter: r, Permits: 1}
+		r.hangs.Store(true)
+		ctx, leave := context.WithTimeout(t.Context(), deadline/2)
+		defer leave()
+		assert.Equal(t, limit.Canceled, g.Ask(ctx, q).Result)
+		time.Sleep(2 * deadline)
+		for range 3 {
+			assert.Equal(t, limit.FailedClosed, g.Ask(t.Context(), q).Result)
+			assert.EqualValues(t, 1, r.asked.Load())
+		}
 		time.Sleep(11 * deadline)
 		for range 3 {
 			assert.Equal(t, limit.FailedClosed, g.Ask(t.Context(), q).Result)
-			assert.EqualValues(t, 3, asked.Load())
+			assert.EqualValues(t, 2, r.asked.Load())
 		}
+		r.hangs.Store(false)
 		time.Sleep(11 * deadline)
 		assert.Equal(t, limit.Acquired, g.Ask(t.Context(), q).Result)
-		assert.Equal(t, []string{"false connection refused", "true <nil>"}, reports.changes)
 		close(release)
+		synctest.Wait()
+		assert.Equal(t, []string{"false context deadline exceeded", "true <nil>"}, reports.changes)
 	})
 }
 
@@ -94,7 +73,7 @@ func TestGuard_ProbeIsStuck_RequestAsksInItsPlace(t *testing.T) {
 // connection fails at once, and probes still keep their pauses.
 func TestGuard_RareRequests_AskThemselves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, reports := new(redis), new(recorder)
+		r, reports := newRedis(), new(recorder)
 		r.down.Store(true)
 		g := withMode(limit.Closed, deadline, reports.changed)
 		q := Request{Limiter: r, Permits: 1}
@@ -120,7 +99,7 @@ func TestGuard_RareRequests_AskThemselves(t *testing.T) {
 // A minute without requests, and then many at once: one asks Redis, and the mode decides the others at once.
 func TestGuard_BurstAfterSilence_OneAsks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := new(redis)
+		r := newRedis()
 		r.hangs.Store(true)
 		g := withMode(limit.Closed, deadline, nil)
 		q := Request{Limiter: r, Permits: 1}
@@ -143,49 +122,12 @@ func TestGuard_BurstAfterSilence_OneAsks(t *testing.T) {
 	})
 }
 
-// A probe of a limiter without Peek takes a permit, and releases it.
-func TestGuard_LimiterWithoutPeek_GetsItsPermitBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := new(counter)
-		l.down.Store(true)
-		g := withMode(limit.Closed, deadline, nil)
-		g.Ask(t.Context(), Request{Limiter: l, Permits: 5})
-		l.down.Store(false)
-		time.Sleep(deadline)
-		synctest.Wait()
-		assert.False(t, g.breakerOf(nil).isDown())
-		assert.Zero(t, l.taken.Load())
-	})
-}
-
-// counter is a limiter with Take and Release alone.
-type counter struct {
-	inside.Sealed
-	down  atomic.Bool
-	taken atomic.Int64
-}
-
-func (c *counter) Name() string { return "" }
-
-func (c *counter) Take(_ context.Context, permits int64) (rratelimiter.Decision, error) {
-	if c.down.Load() {
-		return rratelimiter.Decision{}, errRefused
-	}
-	c.taken.Add(permits)
-	return rratelimiter.Decision{Allowed: true}, nil
-}
-
-func (c *counter) Release(_ context.Context, permits int64) error {
-	c.taken.Add(-permits)
-	return nil
-}
-
 // A probe that panics has failed.
 func TestGuard_ProbePanics_NextProbeAsks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := withMode(limit.Open, deadline, nil)
 		var asked atomic.Int64
-		g.Ask(t.Context(), Request{Permits: 1, Limiter: takes(func(context.Context) (rratelimiter.Decision, error) {
+		l := fake.Deciding(func(context.Context) (rratelimiter.Decision, error) {
 			switch asked.Add(1) {
 			case 1:
 				return rratelimiter.Decision{}, errRefused
@@ -193,11 +135,12 @@ func TestGuard_ProbePanics_NextProbeAsks(t *testing.T) {
 				panic("a clock")
 			}
 			return rratelimiter.Decision{}, nil
-		})})
+		})
+		g.Ask(t.Context(), Request{Limiter: l, Permits: 1})
 		synctest.Wait()
-		assert.True(t, g.breakerOf(nil).isDown())
+		assert.True(t, g.breakerOf(l).isDown())
 		time.Sleep(2 * deadline)
-		assert.False(t, g.breakerOf(nil).isDown())
+		assert.False(t, g.breakerOf(l).isDown())
 	})
 }
 

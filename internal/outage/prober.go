@@ -5,11 +5,9 @@ package outage
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/redis/rueidis"
-	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
@@ -117,55 +115,35 @@ func (b *breaker) observe(on target, err error) {
 	}
 }
 
-// probe probes Redis. A panic of a limiter of another type becomes an error.
-func (b *breaker) probe(on target) (err error) {
+// probe probes Redis for a target.
+func (b *breaker) probe(on target) error {
 	ctx, cancel := context.WithTimeout(on.ctx, b.deadline())
 	defer cancel()
-	defer func() {
-		if reason := recover(); reason != nil {
-			err = fmt.Errorf("rratelimiter: a probe of Redis panicked: %v", reason)
-		}
-	}()
 	return probe(ctx, on.limiter)
 }
 
-// probe asks whether Redis can grant. For a limiter of this module it sets a key of its own for a
-// millisecond, unless there is one: a call that only reads would succeed where writes fail. Of another type
-// it calls Peek or AvailablePermits; without these, it takes a permit, and releases it if possible.
+// probe asks whether Redis can grant. It sets a key of its own for a millisecond, unless there is one: a call that only
+// reads would succeed where writes fail.
 func probe(ctx context.Context, l Limiter) error {
-	l = unwrap(l)
-	if h := handleOf(l); h != nil {
-		if g, key, ok := h.Node(); ok {
-			set := g.Redis().B().Set().Key("{" + redisx.Tag(key) + "}:probe").Value("").Nx().PxMilliseconds(1).Build()
-			_, err := engine.Detach(ctx, func(ctx context.Context) (m rueidis.RedisMessage, err error) {
-				defer func() {
-					if recover() != nil { // of the client: no request made the call
-						err = redisx.ErrNoReply
-					}
-				}()
-				return redisx.Do(ctx, g.Redis(), set)
-			})
-			if rueidis.IsRedisNil(err) {
-				return nil
+	h, err := handleOf(l)
+	if err != nil {
+		return err
+	}
+	g, key, ok := h.Node()
+	if !ok {
+		return CheckLimiter(l)
+	}
+	_, err = engine.Detach(ctx, func(ctx context.Context) (m rueidis.RedisMessage, err error) {
+		defer func() {
+			if recover() != nil { // of the client: no request made the call
+				err = redisx.ErrNoReply
 			}
-			return err
-		}
-	}
-	switch l := l.(type) {
-	case interface {
-		Peek(ctx context.Context) ([]rratelimiter.Decision, error)
-	}:
-		_, err := l.Peek(ctx)
-		return err
-	case interface {
-		AvailablePermits(ctx context.Context) (int64, error)
-	}:
-		_, err := l.AvailablePermits(ctx)
-		return err
-	}
-	d, err := l.Take(ctx, 1)
-	if refund := refundOf(l); err == nil && d.Allowed && refund != nil { // without it, the permit stays taken
-		_ = refund(ctx, 1)
+		}()
+		set := g.Redis().B().Set().Key("{" + redisx.Tag(key) + "}:probe").Value("").Nx().PxMilliseconds(1).Build()
+		return redisx.Do(ctx, g.Redis(), set)
+	})
+	if rueidis.IsRedisNil(err) {
+		return nil
 	}
 	return err
 }

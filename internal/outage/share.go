@@ -267,12 +267,11 @@ func (q *Request) policies() []limit.Policy {
 // PoliciesOf returns the policies that a limiter was opened with, nil for one that is unknown: those of
 // its method Policies, and the initial rate of each *rratelimiter.Limiter.
 func PoliciesOf(l Limiter) (all []limit.Policy) {
-	l = unwrap(l)
 	if l, ok := l.(interface{ Policies() []limit.Policy }); ok {
 		all = slices.Clone(l.Policies())
 	}
-	h := handleOf(l)
-	if h == nil {
+	h, err := handleOf(l)
+	if err != nil {
 		return all
 	}
 	for i, m := range h.Members() {
@@ -289,13 +288,13 @@ func PoliciesOf(l Limiter) (all []limit.Policy) {
 // memberNames returns the name of the limiter of each policy of a request, or nil if one is unknown.
 // The limiters of a join have names of their own. A limiter with several policies has one name.
 func memberNames(q Request) []string {
+	h, err := handleOf(q.Limiter)
+	if err != nil {
+		return nil
+	}
 	var names []string
-	if h := handleOf(q.Limiter); h == nil {
-		names = []string{q.Limiter.Name()}
-	} else {
-		for _, m := range h.Members() {
-			names = append(names, m.Name)
-		}
+	for _, m := range h.Members() {
+		names = append(names, m.Name)
 	}
 	switch {
 	case len(q.Policies) == 0 || len(names) == 0 || slices.Contains(names, ""):

@@ -10,7 +10,6 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 	"github.com/rratelimiter/rratelimiter/internal/inside"
 	"github.com/rratelimiter/rratelimiter/internal/policy"
-	"github.com/rratelimiter/rratelimiter/internal/receipt"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -21,8 +20,8 @@ const Forever = inside.Forever
 // in a pause, asks Redis again.
 const localPoll = time.Second
 
-// askAndWait decides a request that may wait. If it is denied, it waits in the queue of its limiter. If that
-// has none, it asks again at the time of the next try.
+// askAndWait decides a request that may wait. If Redis denies it, it waits in the queue of its limiter. In a pause, or
+// if a local share denies it, it asks again at the time of the next try.
 func (g *Guard) askAndWait(ctx context.Context, q Request) Answer {
 	begin, counted := time.Now(), false
 	a := g.try(ctx, q)
@@ -40,7 +39,7 @@ func (g *Guard) askAndWait(ctx context.Context, q Request) Answer {
 		if q.Wait > 0 {
 			left = q.Wait - time.Since(begin)
 		}
-		queues := a.Err == nil && !a.paused && hasQueue(q.Limiter) // Redis has denied it
+		queues := a.Err == nil && !a.paused // Redis has denied it
 		if a.Result != limit.Rejected || q.Wait > 0 && a.earliestGrant(q) > left || after <= 0 && !queues {
 			return a
 		}
@@ -139,26 +138,18 @@ func (g *Guard) waitInQueue(ctx context.Context, q Request, denied Answer, most 
 // callWait waits in the queue of a limiter for at most a time, or Forever. The answer to an error is Canceled
 // if no permits are free before the deadline of ctx, which is no failure to make a connection in time.
 func callWait(ctx context.Context, q Request, most time.Duration) (a Answer, err error) {
-	end := time.Now().Add(most)
-	if h := handleOf(q.Limiter); h != nil {
-		var r engine.Result
-		deadline := end
-		if most == Forever {
-			deadline = time.Time{}
-		}
-		granted, failed := h.Wait(ctx, q.ofEngine(), deadline, &r)
-		a, err = q.answer(&r), failed
-		a.Decision.Allowed = granted
-	} else {
-		l, _ := q.Limiter.(queuer)
-		if most == Forever {
-			err = l.Acquire(ctx, q.Permits)
-			a.Decision.Allowed = err == nil
-		} else {
-			a.Decision.Allowed, err = l.TryAcquireWithin(ctx, q.Permits, most)
-		}
-		a.Receipt = receipt.Receipt{Permits: q.Permits, Refund: refundOf(l)}
+	h, err := handleOf(q.Limiter)
+	if err != nil {
+		return a, err
 	}
+	end, deadline := time.Now().Add(most), time.Time{}
+	if most != Forever {
+		deadline = end
+	}
+	var r engine.Result
+	granted, err := h.Wait(ctx, q.ofEngine(), deadline, &r)
+	a = q.answer(&r)
+	a.Decision.Allowed = granted
 	_, ends := ctx.Deadline()
 	if ends && ctx.Err() == nil && isTimeout(err) && (most == Forever || time.Now().Before(end)) {
 		a.Result = limit.Canceled
@@ -172,13 +163,10 @@ func isTimeout(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) && !errors.As(err, &dialed)
 }
 
-// sleep waits until a denied request is to ask again. It fails at once if ctx ends before it could be
-// granted.
+// sleep waits until a request that a pause or a local share has denied is to ask again. It fails at once if ctx ends
+// before it could be granted.
 func (a Answer) sleep(ctx context.Context) error {
-	whole, poll := a.Decision.RetryAfter, min(a.Decision.RetryAfter, engine.AskAgain)
-	if a.paused || a.Local {
-		poll = min(poll, localPoll)
-	}
+	whole, poll := a.Decision.RetryAfter, min(a.Decision.RetryAfter, localPoll)
 	if a.Local {
 		whole = poll // Redis may grant before the share does
 	}

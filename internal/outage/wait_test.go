@@ -13,7 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/inside"
+	"github.com/rratelimiter/rratelimiter/internal/engine"
+	"github.com/rratelimiter/rratelimiter/internal/redistest/fake"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -44,47 +45,33 @@ func TestGuard_DeadlineExceeded_DependsOnWhatIsLate(t *testing.T) {
 					ctx = t.Context()
 				}
 				g := withMode(limit.Open, deadline, nil)
-				a := g.Ask(ctx, Request{Limiter: waits{err: c.err, take: c.wait == 0, peek: c.down}, Permits: 1, Wait: c.wait})
-				assert.Equal(t, c.want, a.Result)
-				assert.Equal(t, c.down, g.breakerOf(nil).isDown())
+				l := waits(c.err)
+				if c.wait == 0 {
+					l.OnTry = fake.Failing(c.err).OnTry
+				}
+				if c.down {
+					l.OnProbe = func(context.Context) error { return c.err }
+				}
+				assert.Equal(t, c.want, g.Ask(ctx, Request{Limiter: l, Permits: 1, Wait: c.wait}).Result)
+				assert.Equal(t, c.down, g.breakerOf(l).isDown())
 			})
 		})
 	}
 }
 
-// waits is a limiter whose waits fail. With take, Take fails too, and with peek, Peek.
-type waits struct {
-	inside.Sealed
-	err        error
-	take, peek bool
-}
-
-func (w waits) Take(context.Context, int64) (rratelimiter.Decision, error) {
-	if w.take {
-		return rratelimiter.Decision{}, w.err
+// waits returns a limiter that denies, and whose waits end with an error.
+func waits(err error) *fake.Limiter {
+	return &fake.Limiter{
+		OnTry: fake.Decide(func(context.Context) (rratelimiter.Decision, error) {
+			return rratelimiter.Decision{Limit: 1, RetryAfter: time.Millisecond}, nil
+		}),
+		OnWait: func(context.Context) (bool, error) { return err == nil, err },
 	}
-	return rratelimiter.Decision{Limit: 1, RetryAfter: time.Millisecond}, nil
-}
-
-func (w waits) TryAcquireWithin(context.Context, int64, time.Duration) (bool, error) {
-	return false, w.err
-}
-
-func (w waits) Name() string { return "" }
-
-func (w waits) Acquire(context.Context, int64) error { return w.err }
-
-// Peek is the call of the prober.
-func (w waits) Peek(context.Context) ([]rratelimiter.Decision, error) {
-	if w.peek {
-		return nil, w.err
-	}
-	return nil, nil
 }
 
 // The numbers of the decision are unknown.
 func TestGuard_PermitsAfterAWait_AreGranted(t *testing.T) {
-	a := withMode(limit.Closed, deadline, nil).Ask(t.Context(), Request{Limiter: waits{}, Permits: 1, Wait: Forever})
+	a := withMode(limit.Closed, deadline, nil).Ask(t.Context(), Request{Limiter: waits(nil), Permits: 1, Wait: Forever})
 	want := Answered(limit.Acquired, nil)
 	want.Decision.Allowed, want.Receipt.Permits = true, 1
 	assert.Equal(t, want, a)
@@ -92,27 +79,30 @@ func TestGuard_PermitsAfterAWait_AreGranted(t *testing.T) {
 
 // hangs is a limiter whose callers wait, and whose Redis answers until it hangs.
 type hangs struct {
-	waits
-	hung *atomic.Bool
+	*fake.Limiter
+	hung atomic.Bool
 }
 
-func (h hangs) Acquire(ctx context.Context, _ int64) error {
-	<-ctx.Done()
-	return ctx.Err()
-}
-
-func (h hangs) Peek(ctx context.Context) ([]rratelimiter.Decision, error) {
-	time.Sleep(time.Millisecond) // of a network
-	if h.hung.Load() {
+func newHangs() *hangs {
+	h := &hangs{Limiter: waits(nil)}
+	h.OnWait = func(ctx context.Context) (bool, error) {
 		<-ctx.Done()
+		return false, ctx.Err()
 	}
-	return nil, ctx.Err()
+	h.OnProbe = func(ctx context.Context) error {
+		time.Sleep(time.Millisecond) // of a network
+		if h.hung.Load() {
+			return fake.Hang(ctx)
+		}
+		return ctx.Err()
+	}
+	return h
 }
 
 func TestGuard_RedisHangsDuringAWait_EndsItWithinThreeDeadlines(t *testing.T) {
 	for after := time.Duration(0); after < 2*deadline; after += deadline / 8 {
 		synctest.Test(t, func(t *testing.T) {
-			limiter := hangs{hung: new(atomic.Bool)}
+			limiter := newHangs()
 			g := withMode(limit.Open, deadline, nil)
 			var hung time.Time
 			time.AfterFunc(5*deadline+after, func() {
@@ -132,7 +122,7 @@ func TestGuard_RedisHangsDuringAWait_EndsItWithinThreeDeadlines(t *testing.T) {
 // the one before it.
 func TestGuard_RedisHangsSoonAfterAnOutage_EndsAWaitWithinThreeDeadlines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		limiter := hangs{hung: new(atomic.Bool)}
+		limiter := newHangs()
 		limiter.hung.Store(true)
 		g := withMode(limit.Open, deadline, nil)
 		q := Request{Limiter: limiter, Permits: 1, Wait: Forever, MaxWaiting: 1}
@@ -153,66 +143,42 @@ func TestGuard_RedisHangsSoonAfterAnOutage_EndsAWaitWithinThreeDeadlines(t *test
 	})
 }
 
-// late is a limiter whose Take lasts for a time and denies, or fails until a time.
-type late struct {
-	waits
-	takes time.Duration
-	until time.Time
-	most  *time.Duration // of the wait
-}
-
-func (l late) Take(context.Context, int64) (d rratelimiter.Decision, err error) {
-	time.Sleep(l.takes)
-	if time.Now().Before(l.until) {
-		return d, errRefused
-	}
-	return rratelimiter.Decision{Limit: 1, RetryAfter: time.Millisecond}, nil
-}
-
-func (l late) TryAcquireWithin(_ context.Context, _ int64, most time.Duration) (bool, error) {
-	*l.most = most
-	return true, nil
-}
-
-func (late) Name() string { return "late" }
-
-func (late) Policies() []limit.Policy { return []limit.Policy{hourly(2)} }
-
 // A wait lasts no longer than asked, also if the request was decided without Redis first. Redis may grant
 // before the share of the limit does.
 func TestGuard_WaitAfterATry_HasTheRestOfTheTime(t *testing.T) {
 	for _, downFor := range []time.Duration{0, 1500 * time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {
-			l := late{takes: deadline / 2, until: time.Now().Add(downFor), most: new(time.Duration)}
+			// Take lasts for a time and denies, or fails until a time.
+			begin, l, end := time.Now(), waits(nil), time.Time{}
+			l.Called, l.Of = "late", []limit.Policy{hourly(2)}
+			denies := l.OnTry
+			l.OnTry = func(ctx context.Context, ask engine.Ask, result *engine.Result) error {
+				time.Sleep(deadline / 2)
+				if time.Since(begin) < downFor {
+					return errRefused
+				}
+				return denies(ctx, ask, result)
+			}
+			l.OnWait = func(ctx context.Context) (bool, error) {
+				end, _ = ctx.Deadline()
+				return true, nil
+			}
 			g := withMode(1, deadline, nil)
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-			defer cancel()
 			g.local.decide(Request{Limiter: l, Permits: 1}, 1) // the share is used
-			begin := time.Now()
-			a := g.Ask(ctx, Request{Limiter: l, Permits: 1, Wait: 2 * time.Hour})
+			a := g.Ask(t.Context(), Request{Limiter: l, Permits: 1, Wait: 2 * time.Hour})
 			assert.Equal(t, limit.Acquired, a.Result)
 			assert.False(t, a.Local)
-			assert.Equal(t, 2*time.Hour, *l.most+time.Since(begin))
+			assert.Equal(t, 2*time.Hour, end.Sub(begin))
 			time.Sleep(2 * probeIdle)
 		})
 	}
 }
 
-// hung is a limiter with a queue whose Redis hangs.
-type hung struct{ *redis }
-
-func (h hung) Acquire(ctx context.Context, _ int64) error { return h.answer(ctx) }
-
-func (h hung) TryAcquireWithin(ctx context.Context, _ int64, most time.Duration) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, most)
-	defer cancel()
-	return false, h.answer(ctx)
-}
-
 func TestGuard_CallersLeaveBeforeTheDeadline_FindTheOutage(t *testing.T) {
 	for _, wait := range []time.Duration{0, time.Second, Forever} {
 		synctest.Test(t, func(t *testing.T) {
-			g, limiter := withMode(limit.Open, deadline, nil), hung{new(redis)}
+			g, limiter := withMode(limit.Open, deadline, nil), newRedis()
+			limiter.OnWait = func(ctx context.Context) (bool, error) { return false, limiter.answer(ctx) }
 			limiter.hangs.Store(true)
 			var a Answer
 			for range 20 {
@@ -224,19 +190,4 @@ func TestGuard_CallersLeaveBeforeTheDeadline_FindTheOutage(t *testing.T) {
 			time.Sleep(2 * probeIdle)
 		})
 	}
-}
-
-// A limiter without a line of its own, as several that share a call, is asked again after five seconds at
-// the latest: others may have returned permits.
-func TestGuard_LimiterWithoutALine_IsAskedAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := withMode(limit.Closed, deadline, nil)
-		r := new(redis)
-		r.denies.Store(true)
-		time.AfterFunc(11*time.Second, func() { r.denies.Store(false) })
-		start := time.Now()
-		a := g.Ask(t.Context(), Request{Limiter: r, Permits: 1, Wait: Forever})
-		assert.Equal(t, limit.Acquired, a.Result)
-		assert.Equal(t, 15*time.Second, time.Since(start))
-	})
 }

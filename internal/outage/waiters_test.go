@@ -12,26 +12,27 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/engine"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// unwrapped is a limiter that counts how often its node is looked up.
-type unwrapped struct {
-	hangs
-	times *atomic.Int64
+// counted is a limiter that counts how often its node is looked up.
+type counted struct {
+	*hangs
+	times atomic.Int64
 }
 
-func (u unwrapped) Unwrap() Limiter {
-	u.times.Add(1)
-	return u.hangs
+func (c *counted) Node() (g *engine.Engine, key string, ok bool) {
+	c.times.Add(1)
+	return c.hangs.Node()
 }
 
 // TestWaiters_Many_CostNoMoreThanOne: the node is checked once for all. They end at once when it is down.
 func TestWaiters_Many_CostNoMoreThanOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const many = 100
-		l := unwrapped{hangs{hung: new(atomic.Bool)}, new(atomic.Int64)}
+		l := &counted{hangs: newHangs()}
 		var down time.Time
 		g := withMode(limit.Open, deadline, func(_ string, up bool, _ error) {
 			if !up {
@@ -96,7 +97,7 @@ func TestWaiters_SlotMoves_NewNodeCounts(t *testing.T) {
 // outage.
 func TestWaiters_BeginInAnOutage_AreNotEndedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, l := New(deadline, nil), hangs{hung: new(atomic.Bool)}
+		g, l := New(deadline, nil), newHangs()
 		_, stopEarlier := g.whileUp(t.Context(), l) // the timer runs
 		time.Sleep(deadline / 6)
 		l.hung.Store(true)

@@ -13,7 +13,9 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/engine"
 	"github.com/rratelimiter/rratelimiter/internal/gate"
+	"github.com/rratelimiter/rratelimiter/internal/inside"
 	"github.com/rratelimiter/rratelimiter/internal/outage"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
@@ -56,9 +58,9 @@ func (g *group) call(ctx context.Context, s *Server) error {
 	first := g.members[0]
 	limiter, policies := g.joint.Limiter()
 	g.request = outage.Request{Limiter: limiter, Policies: policies, Permits: int64(max(1, first.cost))}
-	if overdraw := first.action == take && first.rule.Overdraw; overdraw || first.action != take {
+	if first.action != take || first.rule.Overdraw {
 		one, _ := limiter.(*limit.Limiter) // as all of this package
-		g.request.Limiter = &operation{one, first.action, int64(first.cost), overdraw}
+		g.request.Limiter = newOperation(one, first.action, int64(first.cost))
 		g.request.Each, g.request.Permits = true, 1 // in an outage, no limit refuses its hits
 	}
 	g.answer = s.guard.Ask(ctx, g.request)
@@ -119,24 +121,39 @@ func policiesOf(limits []*rateLimit) []limit.Policy {
 	return policies
 }
 
-// operation wraps a limiter that peeks, releases, or takes with overdraw.
+// operation is a limiter that peeks, releases, or takes with overdraw. A group with overdraw has a lane of its own, so
+// its permits are never refunded.
 type operation struct {
 	*limit.Limiter
-	action   action
-	hits     int64
-	overdraw bool
+	inside.Handle // of the Limiter
+	action        action
+	hits          int64
 }
 
-// TakeEach does the operation, and returns the decision of each policy.
-func (l *operation) TakeEach(ctx context.Context, _ int64) ([]rratelimiter.Decision, error) {
+func newOperation(l *limit.Limiter, action action, hits int64) *operation {
+	h, _ := inside.Of[inside.Handle](l)
+	return &operation{l, h, action, hits}
+}
+
+// Try does the operation. The result has the answer of each policy.
+func (l *operation) Try(ctx context.Context, ask engine.Ask, result *engine.Result) (err error) {
+	var each []rratelimiter.Decision
 	switch l.action {
 	case release:
-		return l.releaseEach(ctx)
+		each, err = l.releaseEach(ctx)
 	case peek:
-		return l.Peek(ctx)
+		each, err = l.Peek(ctx)
+	default:
+		each, err = l.overdrawEach(ctx)
 	}
-	return l.overdrawEach(ctx)
+	result.Allowed = err == nil && !slices.ContainsFunc(each, isDenied)
+	for _, one := range each {
+		result.Parts = append(result.Parts, engine.Answer(one))
+	}
+	return err
 }
+
+func isDenied(one rratelimiter.Decision) bool { return !one.Allowed }
 
 // releaseEach releases the hits, of which each counts as granted.
 func (l *operation) releaseEach(ctx context.Context) ([]rratelimiter.Decision, error) {
@@ -153,11 +170,10 @@ func (l *operation) releaseEach(ctx context.Context) ([]rratelimiter.Decision, e
 // overdrawEach takes the hits, also those that are not free. A policy that did not have them free denies
 // them.
 func (l *operation) overdrawEach(ctx context.Context) ([]rratelimiter.Decision, error) {
-	each, err := l.Limiter.TakeEach(ctx, l.hits)
+	each, err := l.TakeEach(ctx, l.hits)
 	if err != nil && !errors.Is(err, rratelimiter.ErrPermitsExceedRate) {
 		return nil, err
 	}
-	isDenied := func(one rratelimiter.Decision) bool { return !one.Allowed }
 	if err == nil && !slices.ContainsFunc(each, isDenied) {
 		return each, nil
 	}
@@ -173,9 +189,6 @@ func (l *operation) overdrawEach(ctx context.Context) ([]rratelimiter.Decision, 
 	}
 	return after, nil
 }
-
-// Unwrap returns the limiter, whose node decides.
-func (l *operation) Unwrap() outage.Limiter { return l.Limiter }
 
 // lane is groups that are called one after another. Other lanes are called at the same time. The
 // groups of a joint lane take the permits of the request together, or none.

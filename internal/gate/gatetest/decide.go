@@ -13,13 +13,14 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/policy/policytest"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
+	"github.com/rratelimiter/rratelimiter/internal/redistest/fake"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 const secret = "secret of the operator"
 
 func testNoLimiter(t *testing.T, m Middleware) {
-	denies := Fake(func(context.Context, int64) (rratelimiter.Decision, error) { return rratelimiter.Decision{}, nil })
+	denies := fake.Deciding(func(context.Context) (d rratelimiter.Decision, err error) { return d, nil })
 	for name, s := range map[string]Settings{
 		"nil":                       {},
 		"nil *limit.Limiter":        {Limiter: (*limit.Limiter)(nil)},
@@ -57,9 +58,7 @@ func testFailure(t *testing.T, m Middleware) {
 		"closed":  {failing, limit.Closed, 503, limit.FailedClosed},
 		"open":    {failing, limit.Open, 200, limit.FailedOpen},
 		"a share": {failing, 1, 503, limit.FailedClosed},
-		"a limiter that fails": {Settings{Limiter: Fake(func(context.Context, int64) (rratelimiter.Decision, error) {
-			return rratelimiter.Decision{}, errors.New(secret)
-		})}, limit.Closed, 503, limit.FailedClosed},
+		"a limiter that fails": {Settings{Limiter: fake.Failing(errors.New(secret))}, limit.Closed, 503, limit.FailedClosed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			Run(t, func(t *testing.T, f *redistest.Fixture, _ *rratelimiter.Client) {

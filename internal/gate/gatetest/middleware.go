@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/inside"
 	"github.com/rratelimiter/rratelimiter/internal/outage"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/limit"
@@ -129,7 +128,6 @@ var serverWiring = map[string]func(*testing.T, Middleware){
 var serverRules = map[string]func(*testing.T, Middleware){
 	"EachRedisson_RateIsGone_BeginsAgain":        testRateIsGone,
 	"EachRedisson_RateOfJava_Counts":             testRateOfJava,
-	"Wait_LimiterOfAnotherKind_DelaysTheRequest": testWaitForAnotherKind,
 	"Spread_ManyDenied_RetryAtDifferentTimes":    testSpreadOfMany,
 	"Local_SeveralPolicies_ReportsShare":         testShare,
 	"Local_UnknownPoliciesOrTooSmall_IsClosed":   testNoShare,
@@ -172,24 +170,7 @@ func hour(permits int64) []limit.Policy {
 	return []limit.Policy{limit.FixedWindow{Permits: permits, Interval: time.Hour}}
 }
 
-// fake is a limiter with Take alone, and without a name.
-type fake struct {
-	inside.Sealed
-	take func(ctx context.Context, permits int64) (rratelimiter.Decision, error)
-}
-
-// Fake returns a limiter with Take alone, and without a name.
-func Fake(take func(ctx context.Context, permits int64) (rratelimiter.Decision, error)) outage.Limiter {
-	return fake{take: take}
-}
-
-func (fake) Name() string { return "" }
-
-func (f fake) Take(ctx context.Context, permits int64) (rratelimiter.Decision, error) {
-	return f.take(ctx, permits)
-}
-
-// Known is a limiter of another type that states its policies.
+// Known is a limiter that embeds another one, and states its policies.
 type Known struct {
 	outage.Limiter
 	Of []limit.Policy

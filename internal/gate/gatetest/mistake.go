@@ -12,13 +12,16 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/outage"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
+	"github.com/rratelimiter/rratelimiter/internal/redistest/fake"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 // A mistake of the program is no outage, and lets no request pass.
 func testMistake(t *testing.T, m Middleware) {
 	for name, open := range map[string]func(f *redistest.Fixture, client *rratelimiter.Client) outage.Limiter{
-		"no rate": func(_ *redistest.Fixture, client *rratelimiter.Client) outage.Limiter { return client.Limiter("new") },
+		"no rate": func(_ *redistest.Fixture, client *rratelimiter.Client) outage.Limiter {
+			return Known{client.Limiter("new"), hour(1)}
+		},
 		"foreign state": func(f *redistest.Fixture, client *rratelimiter.Client) outage.Limiter {
 			l := limit.New(client, "new", hour(1)...)
 			f.RequireGranted(l, 1)
@@ -30,16 +33,14 @@ func testMistake(t *testing.T, m Middleware) {
 			return l
 		},
 		"a limiter of a request": func(*redistest.Fixture, *rratelimiter.Client) outage.Limiter {
-			return Fake(func(context.Context, int64) (rratelimiter.Decision, error) {
-				return rratelimiter.Decision{}, fmt.Errorf("a policy: %w", rratelimiter.ErrInvalidRate)
-			})
+			return fake.Failing(fmt.Errorf("a policy: %w", rratelimiter.ErrInvalidRate), hour(1)...)
 		},
 	} {
 		for _, mode := range []limit.FailureMode{limit.Open, limit.Closed, 1} {
 			t.Run(fmt.Sprint(name, " ", mode), func(t *testing.T) {
 				Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 					server := m.Server(Settings{
-						Limiter: Known{open(f, client), hour(1)}, Mode: mode,
+						Limiter: open(f, client), Mode: mode,
 						OnRedisChange: func(string, bool, error) { t.Error("no outage") },
 						Report: func(o limit.Outcome) {
 							assert.Equal(t, limit.FailedClosed, o.Result)
@@ -80,25 +81,18 @@ func testMistakeInAnOutage(t *testing.T, m Middleware) {
 
 // A request over its limit is denied as such, also if its context ends while it waits.
 func testWaitIsCutShort(t *testing.T, m Middleware) {
-	for name, limiter := range map[string]func(l *limit.Limiter) outage.Limiter{
-		"in the queue":    func(l *limit.Limiter) outage.Limiter { return l },
-		"of another kind": func(l *limit.Limiter) outage.Limiter { return Fake(l.Take) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
-				policy := limit.FixedWindow{Permits: 1, Interval: 5 * time.Second}
-				server := m.Server(Settings{Limiter: limiter(limit.New(client, "a", policy)), Wait: time.Minute})
-				require.Equal(t, 200, server.get(f).Status)
-				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-				defer cancel()
-				reply := server(ctx, "one")
-				assert.Equal(t, 429, reply.Status)
-				assert.Equal(t, 5*time.Second, reply.RetryAfter)
+	Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+		policy := limit.FixedWindow{Permits: 1, Interval: 5 * time.Second}
+		server := m.Server(Settings{Limiter: limit.New(client, "a", policy), Wait: time.Minute})
+		require.Equal(t, 200, server.get(f).Status)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		reply := server(ctx, "one")
+		assert.Equal(t, 429, reply.Status)
+		assert.Equal(t, 5*time.Second, reply.RetryAfter)
 
-				ctx, leave := context.WithCancel(t.Context())
-				time.AfterFunc(time.Second, leave)
-				assert.NotEqual(t, 429, server(ctx, "one").Status, "the client has left")
-			})
-		})
-	}
+		ctx, leave := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, leave)
+		assert.NotEqual(t, 429, server(ctx, "one").Status, "the client has left")
+	})
 }

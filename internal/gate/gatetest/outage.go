@@ -100,12 +100,11 @@ func testShare(t *testing.T, m Middleware) {
 	})
 }
 
-// A limiter without known policies or without a name has no share. A share may be too small.
+// A limiter has a share if its policies are known. A share may be too small.
 func testNoShare(t *testing.T, m Middleware) {
 	Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
-		quota := client.Limiter("quota")
 		own := map[string]Settings{
-			"another type": {Limiter: Known{quota, hour(1)}, Mode: 1},
+			"another type": {Limiter: Known{client.Limiter("quota"), hour(1)}, Mode: 1},
 			"All":          {Limiter: limit.New(client, "own", hour(1)...), Mode: 1},
 			"a rate": {Limiter: client.Limiter("rate",
 				rratelimiter.InitialRate(rratelimiter.Rate{Permits: 1, Interval: time.Hour})), Mode: 1},
@@ -113,8 +112,6 @@ func testNoShare(t *testing.T, m Middleware) {
 				Initial: rratelimiter.Rate{Permits: 1, Interval: time.Hour, KeepAlive: time.Hour}},
 		}
 		defer slow(f)()
-		unnamed := Known{Fake(quota.Take), hour(1)}
-		assert.Equal(t, 503, m.Server(Settings{Limiter: unnamed, Mode: 1}).get(f).Status, "no name")
 		for name, s := range own {
 			server := m.Server(s)
 			assert.Equal(t, 200, server.get(f).Status, "%s: the limiter knows its policies", name)

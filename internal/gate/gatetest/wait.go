@@ -43,43 +43,23 @@ func testWait(t *testing.T, m Middleware) {
 	})
 }
 
-// A limiter of another kind has no queue.
-func testWaitForAnotherKind(t *testing.T, m Middleware) {
-	Run(t, func(t *testing.T, f *redistest.Fixture, _ *rratelimiter.Client) {
-		free := time.Now().Add(1500 * time.Millisecond)
-		limiter := Fake(func(context.Context, int64) (rratelimiter.Decision, error) {
-			left := max(0, time.Until(free))
-			return rratelimiter.Decision{Allowed: left == 0, Limit: 1, RetryAfter: left}, nil
-		})
-		begin := time.Now()
-		assert.Equal(t, 429, m.Server(Settings{Limiter: limiter, Wait: time.Second}).get(f).Status)
-		assert.Equal(t, 200, m.Server(Settings{Limiter: limiter, Wait: 2 * time.Second}).get(f).Status)
-		assert.Equal(t, 1500*time.Millisecond, time.Since(begin))
-	})
-}
-
 // Further requests are denied as without Wait.
 func testMaxWaiting(t *testing.T, m Middleware) {
 	window := limit.FixedWindow{Permits: 1, Interval: 5 * time.Second}
 	for name, c := range map[string]struct {
 		max, want int
-		anyKind   bool
 		outage    bool
 	}{
-		"by default": {0, defaultMaxWaiting, false, false}, "in the queue of a limiter": {3, 3, false, false},
-		"of another kind": {3, 3, true, false}, "in an outage": {3, 3, false, true},
+		"by default": {0, defaultMaxWaiting, false}, "in the queue of a limiter": {3, 3, false},
+		"in an outage": {3, 3, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
-				var limiter outage.Limiter = limit.New(client, "a", window)
-				if c.anyKind {
-					limiter = Fake(limit.New(client, "a", window).Take)
-				}
 				if c.outage {
 					f.Redis.SetError("LOADING")
 				}
 				server := m.Server(Settings{
-					Limiter: limiter, Wait: 3 * time.Hour, MaxWaiting: c.max, Mode: 1,
+					Limiter: limit.New(client, "a", window), Wait: 3 * time.Hour, MaxWaiting: c.max, Mode: 1,
 				})
 				require.Equal(t, 200, server.get(f).Status)
 				var waited, denied atomic.Int64
