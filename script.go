@@ -21,16 +21,19 @@ var acquireSource string
 var scriptFiles embed.FS
 
 // scriptTexts are the scripts as Redis runs them, by name.
-var scriptTexts = func() map[string]string {
+var scriptTexts = assemble(include.Parts)
+
+// assemble returns the texts of the scripts, by name.
+func assemble(included redisx.Parts) map[string]string {
 	texts := make(map[string]string)
 	for name, source := range redisx.ReadParts(scriptFiles, "scripts") {
-		texts[name] = include.Parts.Expand(source)
+		texts[name] = included.Expand(source)
 	}
 	for name, waits := range map[string]bool{"acquire": false, "wait": true} {
-		texts[name] = include.Parts.Expand(include.Waiting(redisx.Code(acquireSource), waits))
+		texts[name] = included.Expand(include.Waiting(redisx.Code(acquireSource), waits))
 	}
 	return texts
-}()
+}
 
 var (
 	acquireScript    = redisx.NewScript(scriptTexts["acquire"])
@@ -57,7 +60,7 @@ const (
 	replyAgain
 	replyNoRate
 	replyCorrupt
-	replyLeased
+	replyPrefetched
 	replyDoneOwn // of a PerClient limiter
 	replyNeedsKeys
 )

@@ -15,12 +15,21 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/golden"
 	"github.com/rratelimiter/rratelimiter/internal/include"
 	"github.com/rratelimiter/rratelimiter/internal/luanames"
+	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
-// TestScripts_Assembled_AreGolden: testdata/scripts shows what Redis runs. Write it with -update.
+// TestScripts_Assembled_AreGolden: testdata/scripts shows what Redis runs, and from which file. Write it with -update.
 func TestScripts_Assembled_AreGolden(t *testing.T) {
-	for name, text := range scriptTexts {
-		golden.File(t, "testdata/scripts/"+name+".lua", text)
+	var origins luanames.Origins
+	parts := origins.Mark(include.Parts, func(part string) string { return "internal/include/" + part + ".lua" })
+	for name, marked := range assemble(parts) {
+		source := "scripts/" + name + ".lua"
+		if name == "acquire" || name == "wait" {
+			source = "script.lua"
+		}
+		shown := origins.Show(marked, source)
+		require.Equal(t, scriptTexts[name], redisx.Code(shown), "Redis gets no comments")
+		golden.File(t, "testdata/scripts/"+name+".lua", shown)
 	}
 }
 

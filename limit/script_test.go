@@ -17,6 +17,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/luanames"
 	"github.com/rratelimiter/rratelimiter/internal/policymodel"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
+	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
 // scriptsOf returns the scripts of a limiter, by call.
@@ -57,9 +58,45 @@ func limitersToAssemble(f *clocked) map[string]*Limiter {
 	return all
 }
 
-// TestScripts_Assembled_AreGolden: testdata/scripts shows what Redis runs. Write it with -update.
+// markParts marks the parts of scripts until the end of a test.
+func markParts(t *testing.T) *luanames.Origins {
+	origins, plainIncluded, plainSections := new(luanames.Origins), included, sections
+	t.Cleanup(func() { included, sections = plainIncluded, plainSections })
+	own := redisx.ReadParts(luaFiles, "scripts/include")
+	included = origins.Mark(included, func(part string) string {
+		if _, ok := own[part]; ok {
+			return "limit/scripts/include/" + part + ".lua"
+		}
+		return "internal/include/" + part + ".lua"
+	})
+	included["head"] = plainIncluded["head"] // its lines are declared one by one
+	sections = make(map[string]redisx.Parts)
+	for kind, parts := range plainSections {
+		sections[kind] = origins.Mark(parts, func(part string) string { return fileOf(kind, part) + ", " + part })
+	}
+	return origins
+}
+
+// fileOf returns the file of a section of a kind of policies.
+func fileOf(kind, section string) string {
+	source, _ := luaFiles.ReadFile(kind + ".lua")
+	if _, own := redisx.ParseParts(string(source))[section]; !own {
+		_, after, _ := strings.Cut(string(source), "\n--@from ")
+		base, _, _ := strings.Cut(after, "\n")
+		return fileOf(base, section)
+	}
+	return "limit/" + kind + ".lua"
+}
+
+// TestScripts_Assembled_AreGolden: testdata/scripts shows what Redis runs, and from which file. Write it with -update.
 func TestScripts_Assembled_AreGolden(t *testing.T) {
-	for name, l := range limitersToAssemble(newClocked(t)) {
+	plain := make(map[string]map[call]string)
+	limiters := limitersToAssemble(newClocked(t))
+	for name, l := range limiters {
+		plain[name] = scriptsOf(l)
+	}
+	origins := markParts(t)
+	for name, l := range limiters {
 		several := []string{"tokenbucket+fixedwindow", "fixedwindow+redisson+tokenbucket", "fixedwindow+pause",
 			"fixedwindow+penalty"}
 		if !slices.Contains(several, name) && (strings.Contains(name, "+") || name == "redisson") {
@@ -69,7 +106,13 @@ func TestScripts_Assembled_AreGolden(t *testing.T) {
 		scripts := scriptsOf(l)
 		for _, c := range []call{acquire, wait, charge, release, peek, returns, renew, pause, drain} {
 			if scripts[c] != "" && (c != returns && c != renew || name == "inflight") {
-				text.WriteString("---- " + string(c) + "\n" + scripts[c] + "\n")
+				source := c
+				if c == wait {
+					source = acquire
+				}
+				shown := origins.Show(scripts[c], "limit/scripts/"+string(source)+".lua")
+				require.Equal(t, plain[name][c], redisx.Code(shown), "Redis gets no comments")
+				text.WriteString("---- " + string(c) + "\n" + shown + "\n")
 			}
 		}
 		golden.File(t, "testdata/scripts/"+name+".lua", text.String())
