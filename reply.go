@@ -41,9 +41,9 @@ func (w *wire) read(b *engine.Batch, message rueidis.RedisMessage) (again bool, 
 	case code == replyAgain:
 		b.Args = withCursor(b.Args, r.Text())
 		return true, nil
-	case code == replyLeased && b.Prefetch.Span > 0:
+	case code == replyPrefetched && b.Prefetch.Span > 0:
 		return w.prefetched(b, r)
-	case code == replyLeased:
+	case code == replyPrefetched:
 		return false, w.unexpected(&r)
 	}
 	return false, w.answer(b, code == replyDoneOwn, r)

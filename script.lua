@@ -26,9 +26,9 @@
 --                 a  reply all waits.
 --       8  the requests, run-length encoded: '1*200 3*1', or '' for one. A request for up to 5 permits
 --          is '~5*1': it takes what is free.
---       9  the permits to lease, or absent for no lease
---       10 the longest duration of the lease, milliseconds.
---       Only for callers that wait, with 0 for no lease:
+--       9  the permits to prefetch, or absent for no prefetch
+--       10 the longest duration of the prefetch, milliseconds.
+--       Only for callers that wait, with 0 for no prefetch:
 --       11 the ID of the queue.
 --       12 the milliseconds by which its calls may be late.
 --       13 the permits of its waiters that are not in the call.
@@ -49,7 +49,7 @@
 --         by how much the time of the call is ahead of the server's, milliseconds.
 --         the permits that waiters of all Clients got.
 --   {DONE_OWN, ...}         likewise, of a PER_CLIENT limiter.
---   {LEASED, permits, milliseconds, rate, interval, free, time of the grant, reply without a lease}.
+--   {PREFETCHED, permits, milliseconds, rate, interval, free, time of the grant, reply without it}.
 --   {AGAIN, cursor}         the work exceeds one call: call again with the cursor as ARGV[6].
 --   {NO_RATE}               the limiter is not initialised.
 --   {CORRUPT, key, field, text}
@@ -63,7 +63,7 @@
 --   otherwise 0.
 -- keepAlive: of the configuration, milliseconds, 0 for none.
 -- wait, permits: so many permits return after so many milliseconds. There are as many pairs as the
---   denied requests need (all pairs for o and a), at most a page. See waits for leases.
+--   denied requests need (all pairs for o and a), at most a page. See waits for prefetches.
 --
 -- Commands: a denial without flags runs HMGET, PTTL, ZCOUNT, PTTL and GET, and a grant DECRBY and ZADD
 -- besides. A keepAliveTime replaces the first PTTL by three PEXPIRE, an expiry that was set adds two.
@@ -161,20 +161,19 @@ if granted > 0 then
   end
 end
 
--- If all requests were granted and many permits are free, leases more of them. One member has the
--- whole grant, dated at the lease's end. So each permit stays taken until an interval after its last
--- possible use. A lease lasts at most a sixteenth of the interval. It takes at most half of the free
--- permits, and never the last eighth of the rate. If the limiter may expire sooner than an interval
--- after the lease, there is none.
-local leased, span = 0, 0
+-- If all requests were granted and many permits are free, prefetches more of them. One member has the whole
+-- grant, dated at the prefetch's end. So each permit stays taken until an interval after its last possible use.
+-- A prefetch lasts at most a sixteenth of the interval. It takes at most half of the free permits, and never
+-- the last eighth of the rate. If the limiter may expire sooner than an interval after it, there is none.
+local prefetched, span = 0, 0
 if ARGV[9] then
   span = math.min(tonumber(ARGV[10]), math.floor(interval / 16))
   local ends = ttl or tonumber(keepAlive)
   if granted == total and flags and span > 0 and (ends < 0 or ends >= interval + span) then
-    leased = math.min(tonumber(ARGV[9]), math.floor(value / 2), value - math.ceil(rate / 8), 4294967295 - granted)
-    leased = math.max(0, leased)
-    if leased > 0 then
-      value, granted = value - leased, granted + leased
+    prefetched = math.min(tonumber(ARGV[9]), math.floor(value / 2), value - math.ceil(rate / 8), 4294967295 - granted)
+    prefetched = math.max(0, prefetched)
+    if prefetched > 0 then
+      value, granted = value - prefetched, granted + prefetched
       spent, grantedAt = string.format('%d', granted), string.format('%d', now + span)
     end
   end
@@ -221,8 +220,8 @@ elseif answers or flags ~= '' or not hinted then
   --@waiting all = others and all == -2e15 and -1 or -2e15 - all
   --@waiting reply[#reply + 1] = {others and 1 or 0, held * 1000, slow, lag * 1000, moved, turn, now - t, all}
 end
-if leased > 0 then
-  reply = {LEASED, leased, span, rate, math.min(interval, 9007199254740992), value, now + span, reply}
+if prefetched > 0 then
+  reply = {PREFETCHED, prefetched, span, rate, math.min(interval, 9007199254740992), value, now + span, reply}
 end
 --@include expiry
 return reply

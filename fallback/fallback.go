@@ -37,7 +37,7 @@ type Limiter struct {
 	limiter limit.Joinable
 }
 
-// The sources beside [rratelimiter.FromRedis], which are also the leases and the denial cache of the Client here.
+// The sources beside [rratelimiter.FromRedis], which are also the prefetches and the denial cache of the Client here.
 const (
 	FromShare rratelimiter.Source = "share" // the local share of the limit, see [limit.Local]
 	FromMode  rratelimiter.Source = "mode"  // [limit.Open] or [limit.Closed], without any count

@@ -269,7 +269,7 @@ func FromContext(ctx context.Context) (limit.Outcome, bool) {
 //
 // A refund returns the permits of this request, while they are taken. When its window is over, or a
 // bucket has refilled, they have returned, and Settle frees none that others have taken since.
-// Permits of a lease are refunded to Redis in the same way, with one call.
+// Permits of a prefetch are refunded to Redis in the same way, with one call.
 //
 // Settle does nothing for a request that has taken no permits: one that was not limited, that Open let
 // pass, or that passed only because of Shadow. It fails in these cases:

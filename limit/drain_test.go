@@ -103,8 +103,8 @@ func TestDrain_InvalidNumber_IsRefused(t *testing.T) {
 	assert.EqualValues(t, 4, peekAll(t, keyed.Limiter("7"))[0].Remaining)
 }
 
-// TestDrain_Lease_IsReturnedFirst: permits that this Client has prefetched are drained too.
-func TestDrain_Lease_IsReturnedFirst(t *testing.T) {
+// TestDrain_Prefetch_IsReturnedFirst: permits that this Client has prefetched are drained too.
+func TestDrain_Prefetch_IsReturnedFirst(t *testing.T) {
 	withRedis(t, func(t *testing.T, f *fixture) {
 		client := rratelimiter.New(f.Conn, rratelimiter.WithPrefetch(time.Second))
 		l := New(client, "name", FixedWindow{1000, time.Minute, false})

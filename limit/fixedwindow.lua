@@ -34,8 +34,8 @@ if left@ == -1 then
   call('PEXPIRE', KEYS[@1], left@)
 end
 
---@ lease  in: count@ left@ span  out: left@ span
--- Leased permits are used in the window that counts them.
+--@ prefetch  in: count@ left@ span  out: left@ span
+-- Prefetched permits are used in the window that counts them.
 --@include length
 if not count@ then
   --@include begin

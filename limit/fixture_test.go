@@ -31,7 +31,7 @@ type clocked struct {
 	back    bool         // the clock may go back: the server's stands still then, so that nothing expires
 	windows bool         // with back: the server's clock goes on, since it alone ends windows
 	millis  bool         // time passes in whole milliseconds, as windows end
-	lives   bool         // in a synctest bubble, whose clock now is: leases end by it
+	lives   bool         // in a synctest bubble, whose clock now is: prefetches end by it
 }
 
 // begin is a time that is no multiple of any unit.

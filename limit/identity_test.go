@@ -34,8 +34,8 @@ func TestID_SimilarNames_AreDistinct(t *testing.T) {
 	}
 }
 
-// TestID_RedissonLimiterNamedLikeAnother_NotServedFromItsLease: the name of a limiter is any text.
-func TestID_RedissonLimiterNamedLikeAnother_NotServedFromItsLease(t *testing.T) {
+// TestID_RedissonLimiterNamedLikeAnother_NotServedFromItsPrefetch: the name of a limiter is any text.
+func TestID_RedissonLimiterNamedLikeAnother_NotServedFromItsPrefetch(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, f *redistest.Fixture) {
 		client := rratelimiter.New(f.Conn, rratelimiter.WithPrefetch(100*time.Millisecond))
 		l := New(client, "name", FixedWindow{100_000, time.Hour, false})
@@ -44,7 +44,7 @@ func TestID_RedissonLimiterNamedLikeAnother_NotServedFromItsLease(t *testing.T) 
 			like := client.Limiter(name)
 			require.NoError(t, like.SetRate(t.Context(), rratelimiter.Rate{Permits: 3, Interval: time.Hour}))
 			f.Latency.Store(int64(500 * time.Microsecond))
-			f.CountGranted(l, 500, 20*time.Microsecond) // and permits are leased
+			f.CountGranted(l, 500, 20*time.Microsecond) // and permits are prefetched
 			f.Latency.Store(0)
 			granted := 0
 			for range 50 {

@@ -294,7 +294,7 @@ func sequence(f *clocked, l *Limiter, p Policy, random *rand.Rand, steps int) {
 			got.Remaining = want.Remaining // that of the policy that denies for longest
 		}
 		if call == "Peek" && f.lives {
-			want = got // leased permits are taken
+			want = got // prefetched permits are taken
 		}
 		require.Equal(f, want, got, "%v", log[max(0, len(log)-5):])
 		// No key stays too long, and none expires too early.

@@ -14,8 +14,8 @@ if rest@ ~= -2 then
 end
 rest@ = max(0, rest@)
 
---@ lease  in: free@ span  out: span
--- Nothing is leased during a pause.
+--@ prefetch  in: free@ span  out: span
+-- Nothing is prefetched during a pause.
 span = free@ > 0 and span or 0
 
 --@ pause  in: pause rest@

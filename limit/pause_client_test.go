@@ -101,8 +101,8 @@ func TestPause_DenialCache_RemembersIt(t *testing.T) {
 	})
 }
 
-// TestPause_Lease_EndsWithIt in the Client that pauses, and in another one after its length.
-func TestPause_Lease_EndsWithIt(t *testing.T) {
+// TestPause_Prefetch_EndsWithIt in the Client that pauses, and in another one after its length.
+func TestPause_Prefetch_EndsWithIt(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, f *redistest.Fixture) {
 		open := func() *Limiter {
 			return New(rratelimiter.New(f.Conn, rratelimiter.WithPrefetch(100*time.Millisecond)), "name",
@@ -113,7 +113,7 @@ func TestPause_Lease_EndsWithIt(t *testing.T) {
 			require.Equal(t, 2000, f.CountGranted(l, 2000, 100*time.Microsecond))
 			before := f.Scripts.Load()
 			require.Equal(t, 100, f.CountGranted(l, 100, 100*time.Microsecond))
-			require.LessOrEqual(t, f.Scripts.Load()-before, int64(2), "it leases")
+			require.LessOrEqual(t, f.Scripts.Load()-before, int64(2), "it prefetches")
 		}
 		pauseFor(t, one, 10*time.Second)
 		assert.Zero(t, f.CountGranted(one, 10, time.Millisecond))

@@ -24,7 +24,7 @@ import (
 // TryAcquireWithin, which waits. A denial by a [Pause] is not counted. In a [Join] a Penalty counts the
 // denials by the policies of its own name or, if it has none beside it, those by all.
 //
-// Only Redis counts: a limiter with a Penalty has no leases and no denial cache. Reset and a Pause of 0 end
+// Only Redis counts: a limiter with a Penalty has no prefetches and no denial cache. Reset and a Pause of 0 end
 // the penalty and the count. Like a window, both end by the clock of Redis.
 //
 // A Penalty has no permits: its own Decision has a Limit of 0.

@@ -78,7 +78,7 @@ func planOf(client inside.Client, members []member) *plan {
 	p.lead = leadOf(members)
 	slices.Sort(kinds)
 	p.kinds = strings.Join(slices.Compact(kinds), "+")
-	p.prefetches = !slices.ContainsFunc(members, func(m member) bool { return !m.has("lease") })
+	p.prefetches = !slices.ContainsFunc(members, func(m member) bool { return !m.has("prefetch") })
 	p.shared = slices.ContainsFunc(members, isRedisson)
 	for i, m := range members {
 		if isHeld(m) {

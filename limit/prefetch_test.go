@@ -59,7 +59,7 @@ func TestPrefetch_ShortWindow_LastsASixteenth(t *testing.T) {
 func TestPrefetch_RandomCalls_MatchTheModels(t *testing.T) {
 	for i, p := range comparedPolicies {
 		d, _ := policy.Of(p)
-		prefetches := member{described: &d}.has("lease")
+		prefetches := member{described: &d}.has("prefetch")
 		for name, opts := range cacheOptions(i) {
 			t.Run(fmt.Sprintf("%T%+v%s", p, p, name), func(t *testing.T) {
 				redistest.Run(t, func(t *testing.T, redis *redistest.Fixture) {

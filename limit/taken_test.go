@@ -99,18 +99,18 @@ func TestTaken_Redisson_SettlesWithOthers(t *testing.T) {
 	}
 }
 
-// TestTaken_Lease_SettlesOnce: a refund of leased permits leaves the lease as it is, and a charge
+// TestTaken_Prefetch_SettlesOnce: a refund of prefetched permits leaves the prefetch as it is, and a charge
 // returns it before.
-func TestTaken_Lease_SettlesOnce(t *testing.T) {
+func TestTaken_Prefetch_SettlesOnce(t *testing.T) {
 	withRedis(t, func(t *testing.T, f *fixture) {
 		client, lose := lossyClient(t, f, rratelimiter.WithPrefetch(time.Second))
 		l := New(client, "x", FixedWindow{1000, time.Hour, false})
-		for range 50 { // enough demand for a lease
+		for range 50 { // enough demand for a prefetch
 			require.True(t, redistest.Result(t, l.TryAcquire, 1))
 		}
 		for _, c := range []struct {
 			actual int64
-			lost   int32 // of a charge, that would be the reply to the return of a lease
+			lost   int32 // of a charge, that would be the reply to the return of a prefetch
 		}{{1, 2}, {6, 0}} {
 			taken := new(Taken)
 			takeAll(t, taken, 3, l)

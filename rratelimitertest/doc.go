@@ -19,7 +19,7 @@
 //
 // New must be called in a bubble of testing/synctest, whose clock begins at midnight UTC on 2000-01-01 and
 // advances by time.Sleep. It dates grants, and it is the server's clock: it expires keys, and
-// [rratelimiter.WithServerTime] reads it. Waiting callers, timeouts, contexts, leases and middleware all
+// [rratelimiter.WithServerTime] reads it. Waiting callers, timeouts, contexts, prefetches and middleware all
 // follow it, exactly and in no time. synctest.Wait after time.Sleep returns when the waiting callers whose
 // permits have returned are granted them.
 //

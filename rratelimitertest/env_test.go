@@ -43,8 +43,8 @@ func TestNew_ClientOptions_Apply(t *testing.T) {
 		"server time":    {rratelimiter.WithServerTime()},
 		"denial cache":   {rratelimiter.WithDenialCache(time.Hour)},
 		"server denials": {rratelimiter.WithServerTime(), rratelimiter.WithDenialCache(time.Hour)},
-		"lease":          {rratelimiter.WithPrefetch(time.Second)},
-		"server leases":  {rratelimiter.WithPrefetch(time.Second), rratelimiter.WithServerTime()},
+		"prefetch": {rratelimiter.WithPrefetch(time.Second)},
+		"server prefetches": {rratelimiter.WithPrefetch(time.Second), rratelimiter.WithServerTime()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -73,7 +73,7 @@ func TestNew_Sleep_ServesWaitingCallers(t *testing.T) {
 	for name, opts := range map[string][]rratelimiter.Option{
 		"none":        nil,
 		"server time": {rratelimiter.WithServerTime()},
-		"lease":       {rratelimiter.WithPrefetch(time.Second)},
+		"prefetch": {rratelimiter.WithPrefetch(time.Second)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

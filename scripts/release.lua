@@ -1,4 +1,4 @@
--- Returns permits: the oldest grants shrink by as much, so that no permit returns twice. Leased
+-- Returns permits: the oldest grants shrink by as much, so that no permit returns twice. Prefetched
 -- permits, whose score is in the future, are returned last: first those of this client, then those
 -- of others.
 --
@@ -6,7 +6,7 @@
 --       Only the first three if the client expects the limiter to be OVERALL.
 -- ARGV: 1  Unix milliseconds, or '' for the server's clock.
 --       2  the permits.
---       3  the ID of this client's leases.
+--       3  the ID of this client's prefetches.
 --       6  the cursor of the reply before, or absent.
 -- Replies {DONE, rest}: another call has to return rest permits, usually 0.
 -- Other replies as script.lua: {AGAIN, cursor}, {NO_RATE}, {CORRUPT, ...}, {NEEDS_KEYS}.
@@ -42,7 +42,7 @@ else
   end
   for _, own in ipairs({true, false}) do
     for i = 1, #oldest, 2 do
-      if rest > 0 and tonumber(oldest[i + 1]) > nowNumber and (leaseOf(oldest[i]) == ARGV[3]) == own then
+      if rest > 0 and tonumber(oldest[i + 1]) > nowNumber and (prefetchOf(oldest[i]) == ARGV[3]) == own then
         local n = permitsOf(oldest[i])
         if not n then
           return {CORRUPT, permitsAt, 'member', oldest[i]}

@@ -19,7 +19,7 @@ type Receipt struct {
 
 	// Refund returns some of the permits. Call it once, or with redisx.Once: of a window, another call
 	// returns further permits. It changes nothing after the window of the grant, or after a reset of the
-	// limiter. The permits of a lease are refunded to Redis; the lease stays as
+	// limiter. The permits of a prefetch are refunded to Redis; the prefetch stays as
 	// it is.
 	Refund Refund
 

@@ -36,8 +36,8 @@
 --   hold     Sets holds to false if nothing is to be held for other Clients now.
 --   next     Raises next, the microseconds until missed permits are free for a caller that waits. Of a window it
 --            lowers batch, the permits that come free together, and raises window, its milliseconds.
---   lease    Lowers span, the milliseconds in which leased permits are used. A policy without it
---            cannot lease.
+--   prefetch Lowers span, the milliseconds in which prefetched permits are used. A policy without it
+--            cannot prefetch.
 --   settle   Runs before the others take, also if nothing is granted. Keeps the state for as long as a
 --            denial says.
 --   denied   Runs before the others take. beside@ is free permits: see beside in penalty.go.
@@ -84,7 +84,7 @@
 --          the first has waited and as their calls take, at most 1000000. Else absent or ''. A bucket
 --          that was full for that time grants what would have been refilled in it. Otherwise a call
 --          that is late by a timer and a round trip would slow the pace.
---       Absent or '' for no lease: the permits to lease, and the longest duration of the lease, milliseconds.
+--       Absent or '' for no prefetch: the permits to prefetch, and its longest duration, milliseconds.
 --       Only in the script for callers that wait:
 --          the ID of the queue.
 --          the milliseconds by which its calls may be late.
@@ -95,8 +95,8 @@
 -- several. If none was granted for now, and there are
 -- no flags, replies -1. Else the section flat replies, or:
 --   {0, answers, report, report, ...}.
---   {0, answers, report, report, ..., leased, span}.
--- leased and span are the permits and milliseconds of a lease. The script for callers that wait adds five numbers,
+--   {0, answers, report, report, ..., prefetched, span}.
+-- prefetched and span are the permits and milliseconds of a prefetch. The script for callers that wait adds five numbers,
 -- times in microseconds:
 --   1 if other Clients have waiters.
 --   for how long what is free is held for others.
@@ -141,16 +141,15 @@ else
   answers, want = 'n', total
 end
 
--- If all requests were granted and many permits are free, takes more, which the process grants before
--- the lease ends. A lease takes at most half of the free permits, and never the last eighth of a
--- policy.
-local leased, span = nil, ARGV[@last + 5]
+-- If all requests were granted and many permits are free, prefetches more, which the process grants before the
+-- prefetch ends. It takes at most half of the free permits, and never the last eighth of a policy.
+local prefetched, span = nil, ARGV[@last + 5]
 if span and span ~= '' then
-  leased, span = 0, tonumber(span)
-  --@each lease
+  prefetched, span = 0, tonumber(span)
+  --@each prefetch
   if granted == total and span > 0 then
-    leased = max(0, min(tonumber(ARGV[@last + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
-    granted = granted + leased
+    prefetched = max(0, min(tonumber(ARGV[@last + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
+    granted = granted + prefetched
     amount = string.format('%d', granted)
   end
 end
@@ -161,7 +160,7 @@ if granted > 0 then
   --@each place
 end
 
-if (not flags or flags == '') and not above and not leased then
+if (not flags or flags == '') and not above and not prefetched then
   if granted == total then
     return @brief
   elseif granted == 0 then
@@ -174,13 +173,13 @@ end
 --@waiting local next, batch, window = 0, nil, 0
 --@waiting each next
 --@waiting include shared
---@waiting if not leased then
+--@waiting if not prefetched then
 --@waiting   return {0, answers or '*', report@@, others and 1 or 0, held * 1000, slow, lag * 1000, moved}
 --@waiting end
 --@waiting do
---@waiting   return {0, answers or '*', report@@, leased, span, others and 1 or 0, held * 1000, slow, lag * 1000, moved}
+--@waiting   return {0, answers or '*', report@@, prefetched, span, others and 1 or 0, held * 1000, slow, lag * 1000, moved}
 --@waiting end
-if leased then
-  return {0, answers or '*', report@@, leased, span}
+if prefetched then
+  return {0, answers or '*', report@@, prefetched, span}
 end
 return {0, answers or '*', report@@}
