@@ -15,14 +15,14 @@ import (
 )
 
 // Script returns the acquire script and its keys. A PerClient limiter has no waiters of other Clients.
-func (w *wire) Script(b *engine.Batch) (script *redisx.Script, keys []string) {
+func (p *protocol) Script(b *engine.Batch) (script *redisx.Script, keys []string) {
 	switch {
 	case b.AllKeys:
-		return acquireScript, w.keys[:]
+		return acquireScript, p.keys[:]
 	case b.Share.ID != "":
-		return waitScript, append(slices.Clip(w.keys[:sharedKeys]), w.keys.waiters())
+		return waitScript, append(slices.Clip(p.keys[:sharedKeys]), p.keys.waiters())
 	}
-	return acquireScript, w.keys[:sharedKeys]
+	return acquireScript, p.keys[:sharedKeys]
 }
 
 // timeArg is the index of the time in the arguments of a script, Unix milliseconds: ARGV[1]. It is "" for
@@ -41,13 +41,13 @@ const (
 )
 
 // Arguments sets the arguments of the acquire script.
-func (w *wire) Arguments(b *engine.Batch, now time.Time) {
+func (p *protocol) Arguments(b *engine.Batch, now time.Time) {
 	total, detail := b.Wants()
 	prefetches := b.Prefetch.Span > 0
-	hint, _, interval, perClient := w.hint().seen.get()
+	hint, _, interval, perClient := p.hint().rate.get()
 	b.AllKeys = b.AllKeys || perClient // see namedKeys
 	ended, permits, flags, runs := "", "", "", ""
-	if hint != "" && !w.client.engine.ServerTime() {
+	if hint != "" && !p.client.engine.ServerTime() {
 		ended = strconv.FormatInt(now.UnixMilli()-interval, 10)
 	}
 	if total != 1 || prefetches {
@@ -70,15 +70,15 @@ func (w *wire) Arguments(b *engine.Batch, now time.Time) {
 		runs = engine.Runs(b.Requests)
 	}
 	cursor := "" // of the call before: Answer sets it
-	b.Args = append(b.Args[:0], w.client.engine.Millis(now), w.client.member(total, prefetches), hint, ended, permits,
+	b.Args = append(b.Args[:0], p.client.engine.Millis(now), p.client.member(total, prefetches), hint, ended, permits,
 		cursor, flags, runs)
 	if prefetches || b.Share.ID != "" {
 		b.Args = append(b.Args, strconv.FormatInt(b.Prefetch.Permits, 10),
 			strconv.FormatInt(b.Prefetch.Span.Milliseconds(), 10))
 	}
 	if b.Share.ID != "" {
-		b.Args = append(append(b.Args, b.Share.ID), w.hint().turns.arguments(b.Share.Late, b.Share.Rest, millis(interval),
-			w.client.waitJitter, now.UnixMilli())...)
+		b.Args = append(append(b.Args, b.Share.ID), p.hint().turns.arguments(b.Share.Late, b.Share.Rest, millis(interval),
+			p.client.waitJitter, now.UnixMilli())...)
 	}
 	for b.Args[len(b.Args)-1] == "" {
 		b.Args = b.Args[:len(b.Args)-1]
@@ -86,33 +86,33 @@ func (w *wire) Arguments(b *engine.Batch, now time.Time) {
 }
 
 // Receipt returns the refund of the grant of a call.
-func (w *wire) Receipt(b *engine.Batch) receipt.Refund {
+func (p *protocol) Receipt(b *engine.Batch) receipt.Refund {
 	at := b.Args[timeArg] // "" for the server's clock
 	if f, ok := b.Forecast.(*forecast); ok {
 		at = strconv.FormatInt(f.now, 10)
 	}
-	return w.receipt(grantOf(b.Args[memberArg]), b.Granted, at)
+	return p.receipt(grantOf(b.Args[memberArg]), b.Granted, at)
 }
 
 // Hold returns nil: the permits return by themselves.
-func (w *wire) Hold(*engine.Batch, int, int64) *hold.Hold { return nil }
+func (p *protocol) Hold(*engine.Batch, int, int64) *hold.Hold { return nil }
 
 // receipt returns the refund of a grant, as grantOf has it. It was of granted permits. Its score is at, or ""
 // if that is unknown.
-func (w *wire) receipt(grant string, granted int64, at string) receipt.Refund {
-	return func(ctx context.Context, permits int64) error { return w.refund(ctx, permits, grant, granted, at) }
+func (p *protocol) receipt(grant string, granted int64, at string) receipt.Refund {
+	return func(ctx context.Context, permits int64) error { return p.refund(ctx, permits, grant, granted, at) }
 }
 
 // refund returns permits of a grant, as receipt has it. It names the grant, instead of releasing the
 // oldest one: that of a late reply may have expired, or may be lost with a master that failed.
-func (w *wire) refund(ctx context.Context, permits int64, grant string, granted int64, at string) error {
+func (p *protocol) refund(ctx context.Context, permits int64, grant string, granted int64, at string) error {
 	rest := ""
 	if granted > permits {
 		rest = memberOf(grant, granted-permits)
 	}
-	args := []string{w.client.nowText(), strconv.FormatInt(permits, 10), memberOf(grant, granted), rest, at}
-	_, err := engine.Refund(ctx, w.client.engine, w.keys[:1],
-		func(ctx context.Context) (redisx.Reply, error) { return w.pages(ctx, refundScript, args) })
+	args := []string{p.client.nowText(), strconv.FormatInt(permits, 10), memberOf(grant, granted), rest, at}
+	_, err := engine.Refund(ctx, p.client.engine, p.keys[:1],
+		func(ctx context.Context) (redisx.Reply, error) { return p.pages(ctx, refundScript, args) })
 	if errors.Is(err, ErrNotInitialized) || errors.Is(err, redisx.ErrRanBefore) {
 		return nil // the grant is gone with the rate, or its permits are back
 	}
@@ -120,6 +120,6 @@ func (w *wire) refund(ctx context.Context, permits int64, grant string, granted 
 }
 
 // AboveLimit returns the error of a request above the rate.
-func (w *wire) AboveLimit(permits, limit int64) error {
-	return fmt.Errorf("%w: %d requested of %q, at most %d can be granted", ErrPermitsExceedRate, permits, w.name, limit)
+func (p *protocol) AboveLimit(permits, limit int64) error {
+	return fmt.Errorf("%p: %d requested of %q, at most %d can be granted", ErrPermitsExceedRate, permits, p.name, limit)
 }

@@ -28,20 +28,20 @@ func TestRelease_PrefetchesOfOthers_AreReleasedLast(t *testing.T) {
 			other := New(f.Conn)
 			prefetch := f.prefetched(other, 20, time.Second/2)
 			if ownPrefetch {
-				f.prefetched(l.wire.client, 30, time.Second)
+				f.prefetched(l.protocol.client, 30, time.Second)
 			} else {
 				f.RequireGranted(l, 30)
 			}
 			require.NoError(t, l.Release(t.Context(), 31))
 			f.RequireAvailable(l, 80)
 			assert.Equal(t, []string{prefetch}, f.members())
-			require.NoError(t, other.Limiter("limiter").wire.refund(t.Context(), 20, prefetch[:17], 20, ""))
+			require.NoError(t, other.Limiter("limiter").protocol.refund(t.Context(), 20, prefetch[:17], 20, ""))
 			f.RequireAvailable(l, 100)
 			prefetch = f.prefetched(other, 20, time.Second/2)
 			f.RequireGranted(l, 1)
 			require.NoError(t, l.Release(t.Context(), 5))
 			f.RequireAvailable(l, 84)
-			require.NoError(t, other.Limiter("limiter").wire.refund(t.Context(), 20, prefetch[:17], 20, ""))
+			require.NoError(t, other.Limiter("limiter").protocol.refund(t.Context(), 20, prefetch[:17], 20, ""))
 			f.RequireAvailable(l, 100)
 		})
 	}
@@ -71,7 +71,7 @@ func TestRelease_GrantsWithoutPermits_ReturnsThoseBehindThem(t *testing.T) {
 				}
 				time.Sleep(time.Second)
 				f.RequireGranted(l, 1)
-				f.prefetched(l.wire.client, 6, 2*ahead)
+				f.prefetched(l.protocol.client, 6, 2*ahead)
 				require.NoError(t, l.Release(t.Context(), 3), "%d", empty)
 				f.RequireAvailable(l, 6)
 				assert.EqualValues(t, 4, f.sum(), "%d", empty)
@@ -190,7 +190,7 @@ func TestRefund_ReleasesOfRedisson_FreeNoOtherPermits(t *testing.T) {
 		runWithRedis(t, fmt.Sprint(test.releases), func(t *testing.T, f *fixture) {
 			l := f.limiter(Rate{Permits: 100, Interval: time.Hour})
 			f.granted(l, "a", 50)
-			prefetch := f.prefetched(l.wire.client, 20, time.Second)
+			prefetch := f.prefetched(l.protocol.client, 20, time.Second)
 			synctest.Wait()
 			for _, permits := range test.releases {
 				if permits < 0 {
@@ -200,7 +200,7 @@ func TestRefund_ReleasesOfRedisson_FreeNoOtherPermits(t *testing.T) {
 				}
 			}
 			assert.Equal(t, test.drift, f.drift())
-			require.NoError(t, l.wire.refund(t.Context(), 15, prefetch[:17], 20, ""))
+			require.NoError(t, l.protocol.refund(t.Context(), 15, prefetch[:17], 20, ""))
 			assert.EqualValues(t, test.plain+max(0, test.prefetch-15), f.sum(), "the prefetch returns what it has")
 			require.NoError(t, f.refund(l, "a", 30, 50))
 			assert.EqualValues(t, max(0, test.plain-30)+max(0, test.prefetch-15), f.sum(), "in use")

@@ -35,7 +35,7 @@ type Client struct {
 	// Of waiters: see WithWaitJitter.
 	waitJitter time.Duration
 	hints      hints
-	counts     sync.Map // a channel of each count of drift that runs, closed at its end
+	recounts   sync.Map // a channel of each count of drift that runs, closed at its end
 	err        error    // of an invalid option
 }
 
@@ -152,21 +152,21 @@ func (c *Client) ID() string { return c.id }
 // [ErrInvalidName] if it is empty, and on a cluster with [ErrCrossSlot] if its keys do not share a
 // slot. With an invalid [InitialRate] they fail with [ErrInvalidRate].
 func (c *Client) Limiter(name string, opts ...LimiterOption) *Limiter {
-	l := &Limiter{wire: wire{client: c, name: name}}
+	l := &Limiter{protocol: protocol{client: c, name: name}}
 	l.sealed = inside.New((*handle)(l))
-	l.wire.keys, l.err = c.open(name)
-	l.crossSlot = checkSlots(l.wire.keys[:]...)
+	l.protocol.keys, l.err = c.open(name)
+	l.crossSlot = checkSlots(l.protocol.keys[:]...)
 	for _, opt := range opts {
 		if opt != nil {
 			opt(l)
 		}
 	}
-	id := "redisson " + l.wire.keys[configKey]
-	if l.wire.initial != nil { // its calls are not those of a limiter without, which would fail
-		id = "initial " + strings.Join(l.wire.initial[0].Args, ",") + " " + l.wire.keys[configKey]
+	id := "redisson " + l.protocol.keys[configKey]
+	if l.protocol.initial != nil { // its calls are not those of a limiter without, which would fail
+		id = "initial " + strings.Join(l.protocol.initial[0].Args, ",") + " " + l.protocol.keys[configKey]
 	}
 	l.calls = engine.Limiter{
-		Engine: c.engine, ID: id, Name: name, Policy: "redisson", DependsOn: l.wire.keys[:1], Protocol: &l.wire,
+		Engine: c.engine, ID: id, Name: name, Policy: "redisson", DependsOn: l.protocol.keys[:1], Protocol: &l.protocol,
 		Prefetches: true,
 	}
 	return l
@@ -264,7 +264,7 @@ func (c *Client) Flush(ctx context.Context) error {
 	if err := c.engine.Flush(ctx); err != nil {
 		return err
 	}
-	for done := range c.counts.Range {
+	for done := range c.recounts.Range {
 		select {
 		case <-done.(chan struct{}): //nolint:errcheck,forcetypeassert // nothing else is there
 		case <-ctx.Done():

@@ -34,7 +34,7 @@ func TestWithNameMapper_Mapper_NamesKeysAndPanicsInItsCaller(t *testing.T) {
 			}
 			return "app:" + name
 		}))
-		assert.PanicsWithValue(t, "no name", func() { l.wire.client.Limiter("bad") })
+		assert.PanicsWithValue(t, "no name", func() { l.protocol.client.Limiter("bad") })
 		assert.PanicsWithValue(t, "no name", func() { _ = l.Rename(t.Context(), "bad") })
 		assert.PanicsWithValue(t, "no name", func() { _, _ = l.Copy(t.Context(), "bad") })
 		f.RequireGranted(l, 10)

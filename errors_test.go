@@ -163,7 +163,7 @@ func FuzzConfigurations(f *testing.F) {
 	f.Fuzz(func(t *testing.T, rate, interval, rateType, keepAlive string, present byte, value string) {
 		server.FlushAll()
 		l := New(client, WithClock(func() time.Time { return fuzzEpoch })).Limiter("c")
-		defer func() { require.NoError(t, l.wire.client.Flush(t.Context())) }() // no count goes on beside the next input
+		defer func() { require.NoError(t, l.protocol.client.Flush(t.Context())) }() // no count goes on beside the next input
 		texts := map[string]string{}
 		for i, field := range []string{"rate", "interval", "type", "keepAliveTime"} {
 			text := []string{rate, interval, rateType, keepAlive}[i]
@@ -177,11 +177,11 @@ func FuzzConfigurations(f *testing.F) {
 		}
 
 		if value != "" {
-			require.NoError(t, server.Set(l.wire.keys[valueKey], value))
-			require.NoError(t, server.Set(l.wire.keys[clientValueKey], value))
-			_, err := server.ZAdd(l.wire.keys[permitsKey], float64(fuzzEpoch.UnixMilli()), "\x00\x01\x00\x00\x00")
+			require.NoError(t, server.Set(l.protocol.keys[valueKey], value))
+			require.NoError(t, server.Set(l.protocol.keys[clientValueKey], value))
+			_, err := server.ZAdd(l.protocol.keys[permitsKey], float64(fuzzEpoch.UnixMilli()), "\x00\x01\x00\x00\x00")
 			require.NoError(t, err)
-			_, err = server.ZAdd(l.wire.keys[clientPermitsKey], float64(fuzzEpoch.UnixMilli()), "\x00\x01\x00\x00\x00")
+			_, err = server.ZAdd(l.protocol.keys[clientPermitsKey], float64(fuzzEpoch.UnixMilli()), "\x00\x01\x00\x00\x00")
 			require.NoError(t, err)
 		}
 		keysBefore := len(server.Keys())
@@ -189,7 +189,7 @@ func FuzzConfigurations(f *testing.F) {
 		config, err := l.Config(t.Context())
 		want, key := kind(err), "c"
 		if want == "none" && value != "" && !wholeNumber.MatchString(value) {
-			want, key = "state", l.wire.keys[map[RateType]int{Overall: valueKey, PerClient: clientValueKey}[config.Type]]
+			want, key = "state", l.protocol.keys[map[RateType]int{Overall: valueKey, PerClient: clientValueKey}[config.Type]]
 			texts[""] = value
 		}
 		free, freeErr := l.AvailablePermits(t.Context())
@@ -250,17 +250,17 @@ func FuzzMembers(f *testing.F) {
 		server.FlushAll()
 		now := fuzzEpoch
 		l := New(client, WithClock(func() time.Time { return now })).Limiter("m")
-		defer func() { require.NoError(t, l.wire.client.Flush(t.Context())) }() // no count goes on beside the next input
+		defer func() { require.NoError(t, l.protocol.client.Flush(t.Context())) }() // no count goes on beside the next input
 		require.NoError(t, l.SetRate(t.Context(), Rate{Permits: rate, Interval: time.Second}))
-		_, err := server.ZAdd(l.wire.keys[permitsKey], float64(now.UnixMilli()), string(found))
+		_, err := server.ZAdd(l.protocol.keys[permitsKey], float64(now.UnixMilli()), string(found))
 		require.NoError(t, err)
 
 		// The value is lost, so that only the member has the taken permits.
 		if len(found) < 4 {
-			want := &StateError{Key: l.wire.keys[permitsKey], Field: "member", Value: string(found)}
+			want := &StateError{Key: l.protocol.keys[permitsKey], Field: "member", Value: string(found)}
 			require.Equal(t, want, redistest.Err(l.AvailablePermits(t.Context())))
 			require.Equal(t, want, redistest.Err(l.TryAcquire(t.Context(), 1)))
-			require.Equal(t, []string{l.wire.keys[configKey], l.wire.keys[permitsKey]}, server.Keys(), "nothing was written")
+			require.Equal(t, []string{l.protocol.keys[configKey], l.protocol.keys[permitsKey]}, server.Keys(), "nothing was written")
 		} else {
 			taken := int64(binary.LittleEndian.Uint32(found[len(found)-4:]))
 			free, err := l.AvailablePermits(t.Context())

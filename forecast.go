@@ -19,7 +19,7 @@ type forecast struct {
 	interval   time.Duration
 	reset      time.Duration // until all permits are free, if the reply has it
 	free       int64         // below 0 if more than the rate is taken
-	returns    []returning   // when permits return, the earliest first; at most a page
+	returns    []permitsReturn   // when permits return, the earliest first; at most a page
 	prefetched time.Duration // when the first prefetched ones return; 0 without prefetches
 	expires    time.Duration // KeepAlive, 0 for none
 	lag        time.Duration // of waiters: see turns
@@ -36,8 +36,8 @@ type forecast struct {
 // internal/include/waits.lua. Most return earlier.
 const prefetchGrace = 50 * time.Millisecond
 
-// returning is the number of permits that return within a time, earlier ones included.
-type returning struct {
+// permitsReturn is the number of permits that return within a time, earlier ones included.
+type permitsReturn struct {
 	after   time.Duration
 	permits int64
 }
@@ -54,7 +54,7 @@ func (f *forecast) add(after, permits int64) {
 	if n := len(f.returns); n > 0 {
 		permits += f.returns[n-1].permits
 	}
-	f.returns = append(f.returns, returning{millis(after), permits})
+	f.returns = append(f.returns, permitsReturn{millis(after), permits})
 }
 
 // Limit returns the rate.

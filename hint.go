@@ -7,14 +7,14 @@ import (
 
 // hint is what a Client remembers of a limiter between calls.
 type hint struct {
-	seen   lastSeen
-	counts schedule
-	turns  turns
+	rate     rateHint
+	recounts schedule
+	turns    turns
 }
 
-// lastSeen is the rate that Redis last reported. It makes calls cheaper, and no answer depends on it:
+// rateHint is the rate that Redis last reported. It makes calls cheaper, and no answer depends on it:
 // the script verifies it.
-type lastSeen struct {
+type rateHint struct {
 	mu        sync.Mutex
 	perClient bool
 	rate      int64
@@ -23,7 +23,7 @@ type lastSeen struct {
 }
 
 // set keeps what a reply reported. It reports whether that is news.
-func (s *lastSeen) set(rate, interval int64, perClient bool) (changed bool) {
+func (s *rateHint) set(rate, interval int64, perClient bool) (changed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	changed = s.text == "" || rate != s.rate || interval != s.interval
@@ -36,20 +36,20 @@ func (s *lastSeen) set(rate, interval int64, perClient bool) (changed bool) {
 
 // get returns the text for the script, the rate, the interval in milliseconds, and whether the limiter is
 // PER_CLIENT; or "" if no rate was seen.
-func (s *lastSeen) get() (text string, rate, interval int64, perClient bool) {
+func (s *rateHint) get() (text string, rate, interval int64, perClient bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.text, s.rate, s.interval, s.perClient
 }
 
 // setPerClient records that a limiter is PER_CLIENT although it was last seen OVERALL.
-func (s *lastSeen) setPerClient() {
+func (s *rateHint) setPerClient() {
 	s.mu.Lock()
 	s.perClient = true
 	s.mu.Unlock()
 }
 
-func (s *lastSeen) isPerClient() bool {
+func (s *rateHint) isPerClient() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.perClient
@@ -85,11 +85,11 @@ func (s *hints) of(key string) *hint {
 
 // hint returns the hint of the limiter. A Limiter that is used for one call alone shares it with
 // the others of its name.
-func (w *wire) hint() *hint {
-	if h := w.hinted.Load(); h != nil {
+func (p *protocol) hint() *hint {
+	if h := p.hinted.Load(); h != nil {
 		return h
 	}
-	h := w.client.hints.of(w.keys[configKey])
-	w.hinted.Store(h)
+	h := p.client.hints.of(p.keys[configKey])
+	p.hinted.Store(h)
 	return h
 }

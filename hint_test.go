@@ -64,7 +64,7 @@ func TestSchedule_Begin_IsDueAfterThePause(t *testing.T) {
 func TestCountPauses_Grants_TakeAHundredthOfTheServer(t *testing.T) {
 	const hundred = 100 * 8242 * time.Microsecond
 	for interval, pauses := range map[int64][2]time.Duration{10_000: {5 * time.Second, hundred}, 100: {hundred, hundred}} {
-		pause, least := countPauses(1<<53, interval)
+		pause, least := recountPauses(1<<53, interval)
 		assert.Equal(t, pauses, [2]time.Duration{pause, least})
 	}
 }
@@ -211,12 +211,12 @@ func (f *fixture) redissonShrinks(permits int64) {
 
 // countedNow lets the next count of drift wait for an hour.
 func (f *fixture) countedNow(l *Limiter) {
-	l.wire.hint().counts.skip(time.Now().UnixMilli(), time.Hour, time.Hour)
+	l.protocol.hint().recounts.skip(time.Now().UnixMilli(), time.Hour, time.Hour)
 }
 
 // recount counts the permits of a limiter.
 func (f *fixture) recount(l *Limiter) {
 	f.Helper()
-	_, _, err := l.wire.recount(f.Context(), l.wire.client.nowText(), false)
+	_, _, err := l.protocol.recount(f.Context(), l.protocol.client.nowText(), false)
 	require.NoError(f, err)
 }

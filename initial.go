@@ -30,11 +30,11 @@ func InitialRate(rate Rate) LimiterOption {
 		if l.err == nil {
 			l.err = err
 		}
-		l.wire.initial = []redisx.Call{{Script: trySetRateScript, Keys: l.wire.keys[:], Args: args}}
+		l.protocol.initial = []redisx.Call{{Script: trySetRateScript, Keys: l.protocol.keys[:], Args: args}}
 	}
 }
 
 // notInitialized returns the error of a call that needs a rate.
-func (w *wire) notInitialized() error {
-	return fmt.Errorf("%w: %q has no rate, open it with InitialRate or call SetRate", ErrNotInitialized, w.name)
+func (p *protocol) notInitialized() error {
+	return fmt.Errorf("%p: %q has no rate, open it with InitialRate or call SetRate", ErrNotInitialized, p.name)
 }

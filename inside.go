@@ -44,10 +44,10 @@ func (h *handle) Wait(ctx context.Context, ask engine.Ask, deadline time.Time, r
 
 // Node returns the engine and the key of the configuration.
 func (h *handle) Node() (g *engine.Engine, key string, ok bool) {
-	if h == nil || h.wire.client == nil || h.err != nil {
+	if h == nil || h.protocol.client == nil || h.err != nil {
 		return nil, "", false
 	}
-	return h.wire.client.engine, h.wire.keys[configKey], true
+	return h.protocol.client.engine, h.protocol.keys[configKey], true
 }
 
 // Members returns the limiter.
@@ -55,29 +55,29 @@ func (h *handle) Members() []inside.Member {
 	if _, _, ok := h.Node(); !ok {
 		return nil
 	}
-	return []inside.Member{inside.MemberOf(h.wire.name, h.wire.initial)}
+	return []inside.Member{inside.MemberOf(h.protocol.name, h.protocol.initial)}
 }
 
 // Open returns the parts of the limiter for a limit.Join.
 func (h *handle) Open() (inside.Limiter, error) {
 	l := (*Limiter)(h)
-	if l == nil || l.wire.client == nil {
+	if l == nil || l.protocol.client == nil {
 		return inside.Limiter{}, fmt.Errorf("%w: open a Limiter with Client.Limiter", ErrNoClient)
 	}
 	if l.err != nil {
 		return inside.Limiter{}, l.err
 	}
-	client := l.wire.client.parts()
+	client := l.protocol.client.parts()
 	return inside.Limiter{
-		Client: client, Keys: l.wire.keys[:], Types: keyTypes[:], Initial: l.wire.initial,
+		Client: client, Keys: l.protocol.keys[:], Types: keyTypes[:], Initial: l.protocol.initial,
 		Member:   func() string { return new(Client).member(0, false) },
-		Forecast: l.wire.client.forecastOf, Release: l.Release,
+		Forecast: l.protocol.client.forecastOf, Release: l.Release,
 		Refund: func(ctx context.Context, permits int64, member string, granted int64, at string) error {
-			return l.wire.refund(ctx, permits, grantOf(member), granted, at)
+			return l.protocol.refund(ctx, permits, grantOf(member), granted, at)
 		},
-		CountDrift: func() { l.wire.countDrift(l.wire.client.nowText()) },
+		RecountIfDue: func() { l.protocol.recountIfDue(l.protocol.client.nowText()) },
 		Recount: func(ctx context.Context) error {
-			_, _, err := l.wire.recount(ctx, l.wire.client.nowText(), false)
+			_, _, err := l.protocol.recount(ctx, l.protocol.client.nowText(), false)
 			return err
 		},
 	}, client.Err

@@ -19,7 +19,7 @@ import (
 
 // Exists reports whether the limiter has a configuration: isExists().
 func (l *Limiter) Exists(ctx context.Context) (bool, error) {
-	n, err := l.read(ctx, "EXISTS", l.wire.keys[configKey])
+	n, err := l.read(ctx, "EXISTS", l.protocol.keys[configKey])
 	return n > 0, err
 }
 
@@ -29,8 +29,8 @@ func (l *Limiter) Delete(ctx context.Context) (bool, error) {
 	if err := l.check(ctx); err != nil {
 		return false, err
 	}
-	n, err := engine.Change(ctx, l.wire.client.engine, l.wire.keys[:1],
-		l.run(l.wire.client.redis.B().Unlink().Key(l.wire.keys[:]...).Build()))
+	n, err := engine.Change(ctx, l.protocol.client.engine, l.protocol.keys[:1],
+		l.run(l.protocol.client.redis.B().Unlink().Key(l.protocol.keys[:]...).Build()))
 	return n > 0, err
 }
 
@@ -40,7 +40,7 @@ func (l *Limiter) Unlink(ctx context.Context) (bool, error) { return l.Delete(ct
 // Touch marks the limiter as used, for servers that evict keys, and reports whether any of its keys
 // exists: touch().
 func (l *Limiter) Touch(ctx context.Context) (bool, error) {
-	n, err := l.read(ctx, "TOUCH", l.wire.keys[:]...)
+	n, err := l.read(ctx, "TOUCH", l.protocol.keys[:]...)
 	return n > 0, err
 }
 
@@ -50,17 +50,17 @@ func (l *Limiter) read(ctx context.Context, command string, keys ...string) (int
 	if err := l.check(ctx); err != nil {
 		return 0, err
 	}
-	return engine.Detach(ctx, l.run(l.wire.client.redis.B().Arbitrary(command).Keys(keys...).Build()))
+	return engine.Detach(ctx, l.run(l.protocol.client.redis.B().Arbitrary(command).Keys(keys...).Build()))
 }
 
 func (l *Limiter) run(command rueidis.Completed) func(context.Context) (int64, error) {
 	return func(ctx context.Context) (n int64, err error) {
-		message, err := redisx.Do(ctx, l.wire.client.redis, command)
+		message, err := redisx.Do(ctx, l.protocol.client.redis, command)
 		if err == nil {
 			n, err = message.ToInt64()
 		}
 		if err != nil {
-			return 0, l.wire.Explain(ctx, err)
+			return 0, l.protocol.Explain(ctx, err)
 		}
 		return n, nil
 	}
@@ -74,22 +74,22 @@ func (l *Limiter) SizeInMemory(ctx context.Context) (int64, error) {
 	}
 	return engine.Detach(ctx, func(ctx context.Context) (sum int64, err error) {
 		for attempt := 0; attempt == 0 || redisx.Again(ctx, err, attempt); attempt++ {
-			sum, err = l.wire.memoryUsage(ctx)
+			sum, err = l.protocol.memoryUsage(ctx)
 		}
 		if err != nil {
-			return 0, l.wire.Explain(ctx, err)
+			return 0, l.protocol.Explain(ctx, err)
 		}
 		return sum, nil
 	})
 }
 
 // memoryUsage returns the bytes of all keys of the limiter.
-func (w *wire) memoryUsage(ctx context.Context) (sum int64, err error) {
-	commands := make(rueidis.Commands, len(w.keys))
-	for i, key := range w.keys {
-		commands[i] = w.client.redis.B().Arbitrary("MEMORY", "USAGE").Keys(key).Build()
+func (p *protocol) memoryUsage(ctx context.Context) (sum int64, err error) {
+	commands := make(rueidis.Commands, len(p.keys))
+	for i, key := range p.keys {
+		commands[i] = p.client.redis.B().Arbitrary("MEMORY", "USAGE").Keys(key).Build()
 	}
-	for _, result := range redisx.DoMulti(ctx, w.client.redis, commands) {
+	for _, result := range redisx.DoMulti(ctx, p.client.redis, commands) {
 		bytes, err := result.ToInt64()
 		if err != nil && !rueidis.IsRedisNil(err) {
 			return 0, err
@@ -158,10 +158,10 @@ func (l *Limiter) expire(ctx context.Context, command string, ms int64, opts []E
 	if err := l.check(ctx); err != nil {
 		return false, err
 	}
-	n, err := l.wire.askInt(ctx, l.wire.keys[:1], eachScript, l.wire.keys[:],
+	n, err := l.protocol.askInt(ctx, l.protocol.keys[:1], eachScript, l.protocol.keys[:],
 		append([]string{command, strconv.FormatInt(ms, 10)}, conditions...)...)
 	if err == nil && n == replyUnsupported {
-		err = fmt.Errorf("%w: Expire and ExpireAt of %q with a condition need Redis 7.0", ErrUnsupported, l.wire.name)
+		err = fmt.Errorf("%w: Expire and ExpireAt of %q with a condition need Redis 7.0", ErrUnsupported, l.protocol.name)
 	}
 	return n > 0, err
 }
@@ -171,7 +171,7 @@ func (l *Limiter) ClearExpire(ctx context.Context) (bool, error) {
 	if err := l.check(ctx); err != nil {
 		return false, err
 	}
-	n, err := l.wire.askInt(ctx, l.wire.keys[:1], eachScript, l.wire.keys[:], "PERSIST")
+	n, err := l.protocol.askInt(ctx, l.protocol.keys[:1], eachScript, l.protocol.keys[:], "PERSIST")
 	return n > 0, err
 }
 
@@ -184,7 +184,7 @@ const (
 // RemainTimeToLive returns the time until the limiter expires, [NeverExpires] or [DoesNotExist]:
 // remainTimeToLive().
 func (l *Limiter) RemainTimeToLive(ctx context.Context) (time.Duration, error) {
-	ms, err := l.read(ctx, "PTTL", l.wire.keys[configKey])
+	ms, err := l.read(ctx, "PTTL", l.protocol.keys[configKey])
 	if err != nil || ms < 0 {
 		return time.Duration(ms), err
 	}
@@ -197,7 +197,7 @@ func (l *Limiter) ExpireTime(ctx context.Context) (time.Time, error) {
 	if err := l.check(ctx); err != nil {
 		return time.Time{}, err
 	}
-	ms, err := l.wire.askInt(ctx, nil, expireTimeScript, l.wire.keys[:1])
+	ms, err := l.protocol.askInt(ctx, nil, expireTimeScript, l.protocol.keys[:1])
 	if err != nil || ms < 0 {
 		return time.Time{}, err
 	}
@@ -250,16 +250,16 @@ func (l *Limiter) move(ctx context.Context, command, newName string, replace boo
 	if err := l.check(ctx); err != nil {
 		return false, err
 	}
-	target, err := l.wire.client.open(newName)
+	target, err := l.protocol.client.open(newName)
 	if err != nil {
 		return false, err
 	}
-	if target[configKey] != l.wire.keys[configKey] && target[valueKey] == l.wire.keys[valueKey] {
+	if target[configKey] != l.protocol.keys[configKey] && target[valueKey] == l.protocol.keys[valueKey] {
 		return false, fmt.Errorf("%w: %q and %q share the keys of their state: choose another name", ErrInvalidName,
-			l.wire.name, newName)
+			l.protocol.name, newName)
 	}
-	both := slices.Concat(l.wire.keys[:], target[:])
-	if l.wire.client.engine.Cluster() {
+	both := slices.Concat(l.protocol.keys[:], target[:])
+	if l.protocol.client.engine.Cluster() {
 		if err := checkSlots(both...); err != nil {
 			return false, err
 		}
@@ -268,13 +268,14 @@ func (l *Limiter) move(ctx context.Context, command, newName string, replace boo
 	if replace {
 		flag = "1"
 	}
-	moved, err := l.wire.askInt(ctx, []string{l.wire.keys[configKey], target[configKey]}, moveScript, both, command, flag)
+	moved, err := l.protocol.askInt(ctx, []string{l.protocol.keys[configKey], target[configKey]}, moveScript, both,
+		command, flag)
 	switch {
 	case err != nil:
 	case moved == replyUnsupported:
-		err = fmt.Errorf("%w: Copy of %q needs Redis 6.2", ErrUnsupported, l.wire.name)
+		err = fmt.Errorf("%w: Copy of %q needs Redis 6.2", ErrUnsupported, l.protocol.name)
 	case moved < 0:
-		err = fmt.Errorf("%w: there is no limiter %q to rename or copy", ErrNotInitialized, l.wire.name)
+		err = fmt.Errorf("%w: there is no limiter %q to rename or copy", ErrNotInitialized, l.protocol.name)
 	}
 	return moved == 1, err
 }

@@ -23,7 +23,7 @@ func (l *Limiter) TrySetRate(ctx context.Context, rate Rate) (bool, error) {
 	if err := l.check(ctx); err != nil {
 		return false, err
 	}
-	set, err := l.wire.askInt(ctx, l.wire.keys[:1], trySetRateScript, l.wire.keys[:], rate.fields()...)
+	set, err := l.protocol.askInt(ctx, l.protocol.keys[:1], trySetRateScript, l.protocol.keys[:], rate.fields()...)
 	return set == 1, err
 }
 
@@ -70,8 +70,8 @@ func (l *Limiter) setRate(ctx context.Context, rate Rate, letters string, opts [
 	if set.keepState {
 		letters += "k"
 	}
-	args := append([]string{l.wire.client.nowText()}, rate.fields()...)
-	done, err := l.wire.askInt(ctx, l.wire.keys[:1], setRateScript, l.wire.keys[:], append(args, letters)...)
+	args := append([]string{l.protocol.client.nowText()}, rate.fields()...)
+	done, err := l.protocol.askInt(ctx, l.protocol.keys[:1], setRateScript, l.protocol.keys[:], append(args, letters)...)
 	return done == 1, err
 }
 
@@ -95,14 +95,14 @@ func (l *Limiter) Config(ctx context.Context) (Rate, error) {
 		return Rate{}, err
 	}
 	return engine.Detach(ctx, func(ctx context.Context) (Rate, error) {
-		read := l.wire.client.redis.B().Arbitrary("HMGET").Keys(l.wire.keys[configKey]).Args(configFields...).Build()
-		reply, err := redisx.Do(ctx, l.wire.client.redis, read)
+		read := l.protocol.client.redis.B().Arbitrary("HMGET").Keys(l.protocol.keys[configKey]).Args(configFields...).Build()
+		reply, err := redisx.Do(ctx, l.protocol.client.redis, read)
 		var fields []rueidis.RedisMessage
 		if err == nil {
 			fields, err = reply.ToArray()
 		}
 		if err != nil {
-			return Rate{}, l.wire.Explain(ctx, err)
+			return Rate{}, l.protocol.Explain(ctx, err)
 		}
 		return l.parseConfig(fields)
 	})
@@ -113,7 +113,7 @@ func (l *Limiter) Config(ctx context.Context) (Rate, error) {
 func (l *Limiter) parseConfig(fields []rueidis.RedisMessage) (Rate, error) {
 	for i := range 3 {
 		if i >= len(fields) || fields[i].IsNil() {
-			return Rate{}, l.wire.notInitialized()
+			return Rate{}, l.protocol.notInitialized()
 		}
 	}
 	var numbers [4]int64
@@ -123,7 +123,7 @@ func (l *Limiter) parseConfig(fields []rueidis.RedisMessage) (Rate, error) {
 		}
 		text, err := fields[i].ToString()
 		if err != nil {
-			return Rate{}, l.wire.unexpected(&fields[i])
+			return Rate{}, l.protocol.unexpected(&fields[i])
 		}
 		number, ok := parseCount(text)
 		switch name {
@@ -135,7 +135,7 @@ func (l *Limiter) parseConfig(fields []rueidis.RedisMessage) (Rate, error) {
 			ok = ok && len(text) < 16 && (text == "0" || text[0] != '0')
 		}
 		if !ok {
-			return Rate{}, &StateError{Key: l.wire.keys[configKey], Field: name, Value: text}
+			return Rate{}, &StateError{Key: l.protocol.keys[configKey], Field: name, Value: text}
 		}
 		numbers[i] = number
 	}

@@ -160,7 +160,7 @@ func TestTryAcquire_StateIsLost_WindowIsKept(t *testing.T) {
 		f.RequireAvailable(l, 10)
 		f.countedNow(l)
 		f.RequireGranted(l, 3)
-		time.Sleep(time.Second / countPart)
+		time.Sleep(time.Second / recountPart)
 		f.RequireDenied(New(f.Conn).Limiter("limiter"), 8)
 		synctest.Wait()
 		f.RequireAvailable(l, 3)
@@ -180,8 +180,8 @@ func TestKeepAlive_TTLsDiffer_StateFollowsTheConfiguration(t *testing.T) {
 			"Release":   func(l *Limiter, _ Rate) { require.NoError(t, l.Release(t.Context(), 1)) },
 			"KeepState": func(l *Limiter, rate Rate) { require.NoError(t, l.SetRate(t.Context(), rate, KeepState())) },
 			"a grant, and the set is lost": func(l *Limiter, _ Rate) {
-				f.Redis.Del(l.wire.keys[permitsKey])
-				f.Redis.Del(l.wire.keys[clientPermitsKey])
+				f.Redis.Del(l.protocol.keys[permitsKey])
+				f.Redis.Del(l.protocol.keys[clientPermitsKey])
 				f.RequireGranted(l, 1)
 			},
 		}

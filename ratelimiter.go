@@ -21,24 +21,24 @@ import (
 // still take effect. If permits arrive for a caller that has left, the Client releases them.
 type Limiter struct {
 	sealed
-	wire      wire
+	protocol  protocol
 	err       error // of an invalid name or client
 	crossSlot error // if Redis is a cluster
 	calls     engine.Limiter
 }
 
 // Name returns the name with which the limiter was opened: getName().
-func (l *Limiter) Name() string { return l.wire.name }
+func (l *Limiter) Name() string { return l.protocol.name }
 
 // check returns the error that needs no call to Redis.
 func (l *Limiter) check(ctx context.Context) error {
-	if l.wire.client == nil {
+	if l.protocol.client == nil {
 		return fmt.Errorf("%w: open a Limiter with Client.Limiter", ErrNoClient)
 	}
 	if l.err != nil {
 		return l.err
 	}
-	if l.crossSlot != nil && l.wire.client.engine.Cluster() {
+	if l.crossSlot != nil && l.protocol.client.engine.Cluster() {
 		return l.crossSlot
 	}
 	return ctx.Err()
@@ -46,10 +46,10 @@ func (l *Limiter) check(ctx context.Context) error {
 
 func (l *Limiter) checkAcquire(ctx context.Context, permits int64) error {
 	if permits < 1 {
-		return fmt.Errorf("%w: %d permits of %q requested, want at least 1", ErrInvalidPermits, permits, l.wire.name)
+		return fmt.Errorf("%w: %d permits of %q requested, want at least 1", ErrInvalidPermits, permits, l.protocol.name)
 	}
 	if permits > engine.MaxPermits {
-		err := fmt.Errorf("%w: %w", ErrInvalidPermits, l.wire.AboveLimit(permits, engine.MaxPermits))
+		err := fmt.Errorf("%w: %w", ErrInvalidPermits, l.protocol.AboveLimit(permits, engine.MaxPermits))
 		if l.check(ctx) == nil {
 			l.calls.ReportDenial(ctx, permits, err)
 		}
@@ -148,21 +148,21 @@ func (l *Limiter) Acquire(ctx context.Context, permits int64) error {
 // nothing, and less is [ErrInvalidPermits].
 func (l *Limiter) Release(ctx context.Context, permits int64) error {
 	if permits < 0 || permits > maxPermits {
-		return fmt.Errorf("%w: %d permits of %q to release, want 0 to 2^53", ErrInvalidPermits, permits, l.wire.name)
+		return fmt.Errorf("%w: %d permits of %q to release, want 0 to 2^53", ErrInvalidPermits, permits, l.protocol.name)
 	}
 	if err := l.check(ctx); err != nil {
 		return err
 	}
 	for permits > 0 {
-		args := []string{l.wire.client.nowText(), strconv.FormatInt(permits, 10), l.wire.client.prefetchIDBytes()}
-		reply, err := engine.Change(ctx, l.wire.client.engine, l.wire.keys[:1],
-			func(ctx context.Context) (redisx.Reply, error) { return l.wire.pages(ctx, releaseScript, args) })
+		args := []string{l.protocol.client.nowText(), strconv.FormatInt(permits, 10), l.protocol.client.prefetchIDBytes()}
+		reply, err := engine.Change(ctx, l.protocol.client.engine, l.protocol.keys[:1],
+			func(ctx context.Context) (redisx.Reply, error) { return l.protocol.pages(ctx, releaseScript, args) })
 		if err != nil {
 			return err
 		}
 		rest := reply.Number()
 		if !reply.Ended() || rest >= permits {
-			return l.wire.unexpected(&reply)
+			return l.protocol.unexpected(&reply)
 		}
 		if permits = rest; permits > 0 && ctx.Err() != nil {
 			return ctx.Err()
@@ -180,15 +180,16 @@ func (l *Limiter) Release(ctx context.Context, permits int64) error {
 // is [ErrInvalidPermits].
 func (l *Limiter) Drain(ctx context.Context, leave int64) (Decision, error) {
 	if leave < 0 {
-		return Decision{}, fmt.Errorf("%w: %d permits of %q to leave, want 0 or more", ErrInvalidPermits, leave, l.wire.name)
+		return Decision{}, fmt.Errorf("%w: %d permits of %q to leave, want 0 or more", ErrInvalidPermits, leave,
+			l.protocol.name)
 	}
 	if err := l.check(ctx); err != nil {
 		return Decision{}, err
 	}
 	leave = min(leave, maxPermits)
-	args := []string{l.wire.client.nowText(), l.wire.client.member(0, false), strconv.FormatInt(leave, 10)}
-	reply, err := engine.Change(ctx, l.wire.client.engine, l.wire.keys[:1],
-		func(ctx context.Context) (redisx.Reply, error) { return l.wire.pages(ctx, drainScript, args) })
+	args := []string{l.protocol.client.nowText(), l.protocol.client.member(0, false), strconv.FormatInt(leave, 10)}
+	reply, err := engine.Change(ctx, l.protocol.client.engine, l.protocol.keys[:1],
+		func(ctx context.Context) (redisx.Reply, error) { return l.protocol.pages(ctx, drainScript, args) })
 	if err != nil {
 		return Decision{}, err
 	}
@@ -198,7 +199,7 @@ func (l *Limiter) Drain(ctx context.Context, leave int64) (Decision, error) {
 		f.add(reply.Number(), reply.Number())
 	}
 	if !reply.Ended() {
-		return Decision{}, l.wire.unexpected(&reply)
+		return Decision{}, l.protocol.unexpected(&reply)
 	}
 	if f.free > 0 {
 		return Decision(f.Granted(0)), nil
@@ -213,16 +214,16 @@ func (l *Limiter) AvailablePermits(ctx context.Context) (int64, error) {
 	if err := l.check(ctx); err != nil {
 		return 0, err
 	}
-	args := []string{l.wire.client.nowText()} // on the caller's goroutine: the clock may panic
+	args := []string{l.protocol.client.nowText()} // on the caller's goroutine: the clock may panic
 	reply, err := engine.Detach(ctx, func(ctx context.Context) (redisx.Reply, error) {
-		return l.wire.pages(ctx, availableScript, args)
+		return l.protocol.pages(ctx, availableScript, args)
 	})
 	if err != nil {
 		return 0, err
 	}
 	free := reply.Number()
 	if !reply.Ended() {
-		return 0, l.wire.unexpected(&reply)
+		return 0, l.protocol.unexpected(&reply)
 	}
 	return free, nil
 }

@@ -21,24 +21,24 @@ type schedule struct {
 }
 
 // A count is due half an interval after the one before, and when the server has had a hundred times as
-// long for other calls. It takes the server less than countCost, and a microsecond for each grant: there
+// long for other calls. It takes the server less than recountCost, and a microsecond for each grant: there
 // are at most as many as the rate has permits.
 const (
-	countPart  = 2
-	countShare = 100
-	countCost  = 50 * time.Microsecond
-	countEach  = time.Microsecond
+	recountPart  = 2
+	recountShare = 100
+	recountCost  = 50 * time.Microsecond
+	recountEach  = time.Microsecond
 
-	countRetry = time.Second            // after a count that failed
-	countAsk   = 200 * time.Millisecond // after a count of another Client, at the least
-	countFleet = 200                    // times the least pause, from which on Clients count by themselves
+	recountRetry = time.Second            // after a count that failed
+	recountAsk   = 200 * time.Millisecond // after a count of another Client, at the least
+	recountAlone = 200                    // times the least pause, from which on Clients count by themselves
 )
 
-// countPauses returns the time from the begin of a count of grants until the next one is due, and the
+// recountPauses returns the time from the begin of a count of grants until the next one is due, and the
 // least that it may be. Interval is in milliseconds.
-func countPauses(rate, interval int64) (pause, least time.Duration) {
-	least = countShare * (countCost + countEach*time.Duration(min(rate, inside.MostCounted)))
-	return max(millis(interval)/countPart, least), least
+func recountPauses(rate, interval int64) (pause, least time.Duration) {
+	least = recountShare * (recountCost + recountEach*time.Duration(min(rate, inside.MostCounted)))
+	return max(millis(interval)/recountPart, least), least
 }
 
 // begin reports whether a count is to begin now: it is due, and no other one runs. A clock that was set
@@ -81,16 +81,16 @@ func (s *schedule) hurry() {
 }
 
 // learn keeps what a reply reported to a call at a time, as scripts have it. If the rate has changed, a
-// count is due. If the call has counted the value, none is.
-func (w *wire) learn(text string, rate, interval int64, perClient, counted bool) {
-	h := w.hint()
-	changed := h.seen.set(rate, interval, perClient)
+// count is due. If the call has recounted the value, none is.
+func (p *protocol) learn(text string, rate, interval int64, perClient, recounted bool) {
+	h := p.hint()
+	changed := h.rate.set(rate, interval, perClient)
 	switch {
-	case counted:
-		pause, least := countPauses(rate, interval)
-		h.counts.skip(timeOf(text), pause, least)
+	case recounted:
+		pause, least := recountPauses(rate, interval)
+		h.recounts.skip(timeOf(text), pause, least)
 	case changed:
-		h.counts.hurry()
+		h.recounts.hurry()
 	}
 }
 
@@ -103,30 +103,30 @@ func timeOf(text string) int64 {
 	return time.Now().UnixMilli()
 }
 
-// countDrift counts the permits of the limiter in the background, if that is due at the time of a call.
+// recountIfDue counts the permits of the limiter in the background, if that is due at the time of a call.
 // Only Flush waits for it.
-func (w *wire) countDrift(text string) {
-	h := w.hint()
-	if !h.counts.begin(timeOf(text)) {
+func (p *protocol) recountIfDue(text string) {
+	h := p.hint()
+	if !h.recounts.begin(timeOf(text)) {
 		return
 	}
 	done := make(chan struct{})
-	w.client.counts.Store(done, nil)
+	p.client.recounts.Store(done, nil)
 	go func() {
-		pause, least := countRetry, countRetry
+		pause, least := recountRetry, recountRetry
 		defer func() { // also if a hook of the Redis client ends the goroutine
-			h.counts.end(pause, least)
-			w.client.counts.Delete(done)
+			h.recounts.end(pause, least)
+			p.client.recounts.Delete(done)
 			close(done)
 		}()
-		if after, atLeast, err := w.recount(context.Background(), text, true); err == nil {
+		if after, atLeast, err := p.recount(context.Background(), text, true); err == nil {
 			pause, least = after, atLeast
 		}
 	}()
 }
 
 // mark returns the key by which the Clients of the limiter share their counts.
-func (w *wire) mark() string { return statePrefix(w.keys[configKey]) + "counted" }
+func (p *protocol) mark() string { return statePrefix(p.keys[configKey]) + "counted" }
 
 // validArg is the index of the time for which a mark is valid in the arguments of recount.lua.
 const validArg = 1
@@ -134,24 +134,24 @@ const validArg = 1
 // recount counts the permits of the limiter, which corrects drift. It returns the time until the next count is due,
 // and the least that it may be. With shared, it counts only if no count of another Client is enough. Clients with
 // PER_CLIENT state, or whose counts are cheap, count by themselves.
-func (w *wire) recount(ctx context.Context, now string, shared bool) (pause, least time.Duration, err error) {
-	args, seen := []string{now}, &w.hint().seen
+func (p *protocol) recount(ctx context.Context, now string, shared bool) (pause, least time.Duration, err error) {
+	args, seen := []string{now}, &p.hint().rate
 	text, rate, interval, perClient := seen.get()
-	if pause, least = countPauses(rate, interval); shared && text != "" && !perClient && pause < countFleet*least {
+	if pause, least = recountPauses(rate, interval); shared && text != "" && !perClient && pause < recountAlone*least {
 		args = append(args, strconv.FormatInt(pause.Milliseconds(), 10))
 	}
-	reply, err := w.pages(ctx, recountScript, args)
+	reply, err := p.pages(ctx, recountScript, args)
 	if err != nil {
 		return 0, 0, err
 	}
 	rate, interval, left := reply.Number(), reply.Number(), millis(reply.Number())
 	if !reply.Ended() {
-		return 0, 0, w.unexpected(&reply)
+		return 0, 0, p.unexpected(&reply)
 	}
 	seen.set(rate, interval, seen.isPerClient())
 	if left > 0 {
-		return max(left, countAsk), countAsk, nil
+		return max(left, recountAsk), recountAsk, nil
 	}
-	pause, least = countPauses(rate, interval)
+	pause, least = recountPauses(rate, interval)
 	return pause, least, nil
 }

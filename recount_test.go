@@ -111,9 +111,9 @@ func TestRelease_BesideDrift_RemovesItsPermitsOnly(t *testing.T) {
 	})
 }
 
-// TestCountDrift_Use_CountsInTheBackground: at the first use of a limiter, after half an interval, and if
+// TestRecountIfDue_Use_CountsInTheBackground: at the first use of a limiter, after half an interval, and if
 // the rate has changed. A call that counts a missing value needs no other count.
-func TestCountDrift_Use_CountsInTheBackground(t *testing.T) {
+func TestRecountIfDue_Use_CountsInTheBackground(t *testing.T) {
 	withRedis(t, func(t *testing.T, f *fixture) {
 		l := f.limiter(Rate{Permits: 100, Interval: time.Hour})
 		calls := func(want int64, l *Limiter) {
@@ -140,8 +140,8 @@ func TestCountDrift_Use_CountsInTheBackground(t *testing.T) {
 		assert.Equal(t, time.Second, time.Since(began), "no caller waits for it")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second/2)
 		defer cancel()
-		require.ErrorIs(t, other.wire.client.Flush(ctx), context.DeadlineExceeded)
-		require.NoError(t, other.wire.client.Flush(t.Context()))
+		require.ErrorIs(t, other.protocol.client.Flush(ctx), context.DeadlineExceeded)
+		require.NoError(t, other.protocol.client.Flush(t.Context()))
 		assert.Equal(t, 2*time.Second, time.Since(began), "Flush waits for it")
 		f.Latency.Store(0)
 		assert.Zero(t, f.drift())
@@ -152,9 +152,9 @@ func TestCountDrift_Use_CountsInTheBackground(t *testing.T) {
 	})
 }
 
-// TestCountDrift_Fleet_SharesItsCounts: there is one in half an interval. Half an interval after a change, a
+// TestRecountIfDue_Fleet_SharesItsCounts: there is one in half an interval. Half an interval after a change, a
 // call of any Client is enough to count.
-func TestCountDrift_Fleet_SharesItsCounts(t *testing.T) {
+func TestRecountIfDue_Fleet_SharesItsCounts(t *testing.T) {
 	for name, skew := range map[string]time.Duration{"one clock": 0, "clocks that differ": 240 * time.Millisecond} {
 		runWithRedis(t, name, func(t *testing.T, f *fixture) {
 			f.limiter(Rate{Permits: 4000, Interval: time.Second})
@@ -167,7 +167,7 @@ func TestCountDrift_Fleet_SharesItsCounts(t *testing.T) {
 				f.RequireGranted(l, 1)
 				synctest.Wait()
 			}
-			pause, _ := countPauses(4000, 1000)
+			pause, _ := recountPauses(4000, 1000)
 			marks, began, before := make(map[string]bool), time.Now(), f.Scripts.Load()
 			for time.Since(began) < 10*pause {
 				for _, l := range fleet {
@@ -196,9 +196,9 @@ func TestCountDrift_Fleet_SharesItsCounts(t *testing.T) {
 	}
 }
 
-// TestCountDrift_Mark_KeepsNoClientFromACountThatIsDue: the first call of a Client counts in spite of a mark
+// TestRecountIfDue_Mark_KeepsNoClientFromACountThatIsDue: the first call of a Client counts in spite of a mark
 // that says little of its limiter. Nothing of another program is overwritten.
-func TestCountDrift_Mark_KeepsNoClientFromACountThatIsDue(t *testing.T) {
+func TestRecountIfDue_Mark_KeepsNoClientFromACountThatIsDue(t *testing.T) {
 	const mark = "{limiter}:counted"
 	at := func(text string, d time.Duration) string {
 		return fmt.Sprint(text, " ", time.Now().Add(d).UnixMilli())
@@ -240,18 +240,18 @@ func TestCountDrift_Mark_KeepsNoClientFromACountThatIsDue(t *testing.T) {
 	}
 }
 
-// TestCountDrift_StateOfAClient_IsCountedByThatClient: each one has drift of its own.
-func TestCountDrift_StateOfAClient_IsCountedByThatClient(t *testing.T) {
+// TestRecountIfDue_StateOfAClient_IsCountedByThatClient: each one has drift of its own.
+func TestRecountIfDue_StateOfAClient_IsCountedByThatClient(t *testing.T) {
 	withRedis(t, func(t *testing.T, f *fixture) {
 		f.limiter(Rate{Permits: 1000, Interval: time.Second, Type: PerClient})
 		for range 2 {
 			l := New(f.Conn).Limiter("limiter")
 			f.RequireGranted(l, 10)
-			f.RequireNoError(f.Redis.Incr("{limiter}:value:"+l.wire.client.ID(), 5))
+			f.RequireNoError(f.Redis.Incr("{limiter}:value:"+l.protocol.client.ID(), 5))
 			time.Sleep(500 * time.Millisecond)
 			f.RequireGranted(l, 10)
 			synctest.Wait()
-			assert.EqualValues(t, 980, f.Stored("{limiter}:value:"+l.wire.client.ID()), "a client's value")
+			assert.EqualValues(t, 980, f.Stored("{limiter}:value:"+l.protocol.client.ID()), "a client's value")
 		}
 		assert.False(t, f.Redis.Exists("{limiter}:counted"))
 	})
@@ -419,7 +419,7 @@ func (f *fixture) randomDrift(random *rand.Rand, grants, bound int, drifts bool)
 		}
 		require.LessOrEqual(f, drift(), max(0, before), "step %d: %d", step, k)
 	}
-	time.Sleep(interval / countPart)
+	time.Sleep(interval / recountPart)
 	f.RequireNoError(clients[0].TryAcquire(f.Context(), 1))
 	synctest.Wait()
 	if len(f.members()) <= bound {
@@ -432,6 +432,6 @@ func (f *fixture) randomDrift(random *rand.Rand, grants, bound int, drifts bool)
 	}
 	require.Zero(f, drift())
 	for _, c := range clients {
-		require.NoError(f, c.wire.client.Flush(f.Context()))
+		require.NoError(f, c.protocol.client.Flush(f.Context()))
 	}
 }

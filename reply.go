@@ -12,14 +12,14 @@ import (
 )
 
 // Answer parses the reply of the acquire script. If that is the last one, a count of drift may follow.
-func (w *wire) Answer(b *engine.Batch, message rueidis.RedisMessage) (again bool, err error) {
-	if again, err = w.read(b, message); err == nil && !again {
-		w.countDrift(b.Args[timeArg])
+func (p *protocol) Answer(b *engine.Batch, message rueidis.RedisMessage) (again bool, err error) {
+	if again, err = p.read(b, message); err == nil && !again {
+		p.recountIfDue(b.Args[timeArg])
 	}
 	return again, err
 }
 
-func (w *wire) read(b *engine.Batch, message rueidis.RedisMessage) (again bool, err error) {
+func (p *protocol) read(b *engine.Batch, message rueidis.RedisMessage) (again bool, err error) {
 	if message.IsInt64() {
 		left, err := message.AsInt64()
 		if err == nil && left >= 0 {
@@ -28,43 +28,43 @@ func (w *wire) read(b *engine.Batch, message rueidis.RedisMessage) (again bool, 
 		return false, err
 	}
 	r := redisx.ReadReply(message)
-	code, err := w.code(&r)
+	code, err := p.code(&r)
 	switch {
-	case errors.Is(err, ErrNotInitialized) && b.Initialize(w.initial):
+	case errors.Is(err, ErrNotInitialized) && b.Initialize(p.initial):
 		return true, nil
 	case err != nil:
 		return false, err
 	case code == replyNeedsKeys:
-		w.hint().seen.setPerClient()
+		p.hint().rate.setPerClient()
 		b.AllKeys = true // whatever an earlier reply sets meanwhile
 		return true, nil
 	case code == replyAgain:
 		b.Args = withCursor(b.Args, r.Text())
 		return true, nil
 	case code == replyPrefetched && b.Prefetch.Span > 0:
-		return w.prefetched(b, r)
+		return p.prefetched(b, r)
 	case code == replyPrefetched:
-		return false, w.unexpected(&r)
+		return false, p.unexpected(&r)
 	}
-	return false, w.answer(b, code == replyDoneOwn, r)
+	return false, p.answer(b, code == replyDoneOwn, r)
 }
 
 // prefetched reads the reply to a call with a prefetch. Its last element is the reply of acquire.
-func (w *wire) prefetched(b *engine.Batch, r redisx.Reply) (again bool, err error) {
+func (p *protocol) prefetched(b *engine.Batch, r redisx.Reply) (again bool, err error) {
 	total, _ := b.Wants()
 	granted, lasts, limit, reset, free := r.Number(), millis(r.Number()), r.Number(), millis(r.Number()), r.Number()
-	at, acquired := r.Number(), r.Next()
+	at, rest := r.Number(), r.Next()
 	if !r.Ended() {
-		return false, w.unexpected(&r)
+		return false, p.unexpected(&r)
 	}
-	p := &b.Prefetch
-	p.Granted, p.Lasts, p.Limit, p.Free, p.Reset = granted, lasts, limit, free, lasts+reset
-	p.Refund = w.receipt(grantOf(b.Args[memberArg]), granted+total, strconv.FormatInt(at, 10))
-	return w.read(b, acquired)
+	f := &b.Prefetch
+	f.Granted, f.Lasts, f.Limit, f.Free, f.Reset = granted, lasts, limit, free, lasts+reset
+	f.Refund = p.receipt(grantOf(b.Args[memberArg]), granted+total, strconv.FormatInt(at, 10))
+	return p.read(b, rest)
 }
 
 // answer sets the answers of a batch from a reply with a letter for each request.
-func (w *wire) answer(b *engine.Batch, perClient bool, reply redisx.Reply) error {
+func (p *protocol) answer(b *engine.Batch, perClient bool, reply redisx.Reply) error {
 	free, rate, interval, reset := reply.Number(), reply.Number(), reply.Number(), reply.Number()
 	now := time.UnixMilli(reply.Number())
 	letters := reply.Text()
@@ -72,7 +72,7 @@ func (w *wire) answer(b *engine.Batch, perClient bool, reply redisx.Reply) error
 	o := &forecast{now: now.UnixMilli(), free: free, rate: rate, interval: millis(interval), reset: millis(reset),
 		expires: expires}
 	if pairs := reply.Len() / 2; pairs > 0 {
-		o.returns = make([]returning, 0, pairs)
+		o.returns = make([]permitsReturn, 0, pairs)
 	}
 	for reply.OK() && reply.Len() > 1 {
 		o.add(reply.Number(), reply.Number())
@@ -85,11 +85,11 @@ func (w *wire) answer(b *engine.Batch, perClient bool, reply redisx.Reply) error
 			reply.Fail()
 		}
 	}
-	if !reply.Ended() || !b.AnswerBy(o, letters, w.AboveLimit) {
-		return w.unexpected(&reply)
+	if !reply.Ended() || !b.AnswerBy(o, letters, p.AboveLimit) {
+		return p.unexpected(&reply)
 	}
-	w.learn(b.Args[timeArg], rate, interval, perClient, counted == 1)
-	w.takeTurns(b, o)
+	p.learn(b.Args[timeArg], rate, interval, perClient, counted == 1)
+	p.takeTurns(b, o)
 	if o.held > 0 {
 		b.Denied = 0 // a denial of a waiter is none of other callers, who get what is held
 	}
@@ -97,7 +97,7 @@ func (w *wire) answer(b *engine.Batch, perClient bool, reply redisx.Reply) error
 }
 
 // takeTurns sets the lag of waiters in the forecast of a batch.
-func (w *wire) takeTurns(b *engine.Batch, f *forecast) {
+func (p *protocol) takeTurns(b *engine.Batch, f *forecast) {
 	if !b.Ordered {
 		return
 	}
@@ -106,26 +106,26 @@ func (w *wire) takeTurns(b *engine.Batch, f *forecast) {
 		granted += r.Granted
 	}
 	after, _ := f.after(max(b.Denied, 1))
-	f.lag, b.Turn = w.hint().turns.lag(f, granted, after, w.client.waitJitter)
+	f.lag, b.Turn = p.hint().turns.lag(f, granted, after, p.client.waitJitter)
 	b.Shared.Others = b.Shared.Others || f.beside
 }
 
 // code reads the code of a reply, and returns the error of a script that stopped.
-func (w *wire) code(r *redisx.Reply) (int64, error) {
+func (p *protocol) code(r *redisx.Reply) (int64, error) {
 	switch code := r.Number(); {
 	case !r.OK():
 	case code == replyNoRate:
-		return 0, w.notInitialized()
+		return 0, p.notInitialized()
 	case code == replyCorrupt:
 		key, field, value := r.Number(), r.Text(), r.Text()
-		if r.Ended() && key >= 1 && key <= int64(len(w.keys)) {
-			return 0, &StateError{Key: w.keys[key-1], Field: field, Value: value}
+		if r.Ended() && key >= 1 && key <= int64(len(p.keys)) {
+			return 0, &StateError{Key: p.keys[key-1], Field: field, Value: value}
 		}
 	case code == replyAgain && r.Len() != 1, code < replyDone, code > replyNeedsKeys:
 	default:
 		return code, nil
 	}
-	return 0, w.unexpected(r)
+	return 0, p.unexpected(r)
 }
 
 // micros returns n microseconds as a Duration. The script for callers that wait bounds them.

@@ -47,7 +47,7 @@ func TestAnswer_SeveralRequests_EachHasItsOwn(t *testing.T) {
 			script := fmt.Sprintf("return {0, %d, 10, 10000, 4000, 7, '%s', 0, 6000%s}", test.free, test.marks, test.reply)
 			reply, err := f.Conn.Do(t.Context(), f.Conn.B().Eval().Script(script).Numkeys(0).Build()).ToMessage()
 			require.NoError(t, err)
-			_, err = l.wire.Answer(ba, reply)
+			_, err = l.protocol.Answer(ba, reply)
 			require.NoError(t, err)
 			for i, r := range ba.Requests {
 				if test.want[i] == (Decision{}) {
@@ -92,7 +92,7 @@ func TestAnswer_ReplyOfAnotherShape_IsAnError(t *testing.T) {
 			require.NoError(t, err)
 			one := engine.Ask{Permits: 1}
 			requests := []*engine.Request{{Ask: one}, {Ask: one}}
-			again, err := l.wire.Answer(&engine.Batch{Args: []string{"7"}, Requests: requests}, reply)
+			again, err := l.protocol.Answer(&engine.Batch{Args: []string{"7"}, Requests: requests}, reply)
 			assert.ErrorContains(t, err, "unknown reply", text)
 			assert.False(t, again)
 		}
@@ -137,7 +137,7 @@ func TestForecast_Earliest_FollowsTheReturns(t *testing.T) {
 		"a time that does not":           {0, 11, never - 4*time.Second, never - 2*time.Second},
 	} {
 		// The permits of a return include those before it.
-		returns := []returning{{2 * time.Second, 3}, {5 * time.Second, 10}}
+		returns := []permitsReturn{{2 * time.Second, 3}, {5 * time.Second, 10}}
 		o := &forecast{rate: 10, interval: test.interval, free: test.free, returns: returns}
 		assert.Equal(t, test.want, o.Earliest(1, test.wanted-1), name)
 	}
@@ -156,7 +156,7 @@ func TestForecast_Prefetches_MayReturnEarlier(t *testing.T) {
 }
 
 func TestForecast_Denied_KnowsWhenAllItsPermitsReturn(t *testing.T) {
-	o := &forecast{rate: 10, reset: 6 * time.Second, returns: []returning{{2 * time.Second, 3}, {5 * time.Second, 7}}}
+	o := &forecast{rate: 10, reset: 6 * time.Second, returns: []permitsReturn{{2 * time.Second, 3}, {5 * time.Second, 7}}}
 	want := engine.Answer{Limit: 10, RetryAfter: 5 * time.Second, ResetAfter: 6 * time.Second}
 	for permits, all := range map[int64]bool{4: true, 7: true, 8: false} { // those of 8 are not known
 		got, known := o.Denied(permits)
@@ -172,19 +172,19 @@ func TestAcquire_PermitsPrefetchedByOthers_WaitsForThePrefetchToEnd(t *testing.T
 		l := f.limiter(Rate{Permits: 100, Interval: interval})
 		f.RequireGranted(l, 40)
 		other := New(f.Conn).Limiter("limiter")
-		prefetch := f.prefetched(other.wire.client, 60, 600*time.Millisecond)
+		prefetch := f.prefetched(other.protocol.client, 60, 600*time.Millisecond)
 		d := redistest.Result(t, l.Take, 50)
 		assert.False(t, d.Allowed)
 		assert.Equal(t, 650*time.Millisecond, d.RetryAfter)
 		go func() {
 			time.Sleep(590 * time.Millisecond)
-			assert.NoError(t, other.wire.refund(t.Context(), 60, prefetch[:17], 60, ""))
+			assert.NoError(t, other.protocol.refund(t.Context(), 60, prefetch[:17], 60, ""))
 		}()
 		// Unused permits return sooner than RetryAfter.
 		f.RequireTrue(l.TryAcquireWithin(t.Context(), 50, 620*time.Millisecond))
 
 		// A prefetch that is used up returns an interval later.
-		f.prefetched(other.wire.client, 10, 600*time.Millisecond)
+		f.prefetched(other.protocol.client, 10, 600*time.Millisecond)
 		d = redistest.Result(t, l.Take, 5)
 		assert.Equal(t, 650*time.Millisecond, d.RetryAfter)
 		time.Sleep(650 * time.Millisecond)
@@ -253,7 +253,7 @@ func requireNamed(t *testing.T, l *Limiter, err error) {
 	switch {
 	case err == nil, errors.Is(err, context.DeadlineExceeded):
 	case errors.As(err, &state):
-		require.Contains(t, l.wire.keys, state.Key)
+		require.Contains(t, l.protocol.keys, state.Key)
 	default:
 		require.ErrorContains(t, err, strconv.Quote(l.Name()))
 	}

@@ -73,66 +73,66 @@ const cursorArg = 5
 
 // eval runs a script after other calls, usually none. Its caller must wait for ctx at most (see
 // engine.Detach).
-func (w *wire) eval(ctx context.Context, before []redisx.Call, script *redisx.Script,
+func (p *protocol) eval(ctx context.Context, before []redisx.Call, script *redisx.Script,
 	keys, args []string) (rueidis.RedisMessage, error) {
 	var renew func([]string)
 	if slices.Contains(dated, script) {
-		renew = func(args []string) { args[timeArg] = w.client.nowText() } // a grant must not look older than it is
+		renew = func(args []string) { args[timeArg] = p.client.nowText() } // a grant must not look older than it is
 	}
-	message, err := w.client.engine.Eval(ctx, before, script, keys, args, renew)
+	message, err := p.client.engine.Eval(ctx, before, script, keys, args, renew)
 	if err != nil {
-		err = w.Explain(ctx, err)
+		err = p.Explain(ctx, err)
 	}
 	return message, err
 }
 
 // pages runs a script that replies {0, ...}, until it has no more to do or ctx ends. ctx is detached
 // from the caller's context. The Reply that it returns is read up to the 0.
-func (w *wire) pages(ctx context.Context, script *redisx.Script, args []string) (redisx.Reply, error) {
+func (p *protocol) pages(ctx context.Context, script *redisx.Script, args []string) (redisx.Reply, error) {
 	all, needsRate, initialized := false, script == releaseScript || script == drainScript || script == availableScript, 0
 	var before []redisx.Call
 	for range engine.MaxPages {
-		keys := w.namedKeys(all)
+		keys := p.namedKeys(all)
 		if script == recountScript && len(args) > validArg && len(keys) == sharedKeys {
-			keys = append(slices.Clip(keys), w.mark())
+			keys = append(slices.Clip(keys), p.mark())
 		}
-		message, err := w.eval(ctx, before, script, keys, args)
+		message, err := p.eval(ctx, before, script, keys, args)
 		if err != nil {
 			return redisx.Reply{}, err
 		}
 		r := redisx.ReadReply(message)
-		code, err := w.code(&r)
+		code, err := p.code(&r)
 		before = nil
 		switch {
-		case needsRate && len(w.initial) > 0 && initialized < engine.MaxInitial && errors.Is(err, ErrNotInitialized):
-			before = w.initial
+		case needsRate && len(p.initial) > 0 && initialized < engine.MaxInitial && errors.Is(err, ErrNotInitialized):
+			before = p.initial
 			initialized++
 		case err != nil:
 			return r, err
 		case code == replyNeedsKeys && !all:
-			w.hint().seen.setPerClient()
+			p.hint().rate.setPerClient()
 			all = true
 		case code == replyAgain:
 			args = withCursor(args, r.Text())
 		case code == replyDone:
 			return r, nil
 		default:
-			return r, w.unexpected(&r)
+			return r, p.unexpected(&r)
 		}
 		if err := ctx.Err(); err != nil {
 			return r, err
 		}
 	}
-	return redisx.Reply{}, fmt.Errorf("rratelimiter: limiter %q: the script has not finished after %d calls", w.name,
+	return redisx.Reply{}, fmt.Errorf("rratelimiter: limiter %q: the script has not finished after %d calls", p.name,
 		engine.MaxPages)
 }
 
 // askInt runs a script that replies a number and changes the limiters with the changed keys.
-func (w *wire) askInt(ctx context.Context, changed []string, script *redisx.Script, keys []string,
+func (p *protocol) askInt(ctx context.Context, changed []string, script *redisx.Script, keys []string,
 	args ...string) (int64, error) {
-	message, err := engine.Change(ctx, w.client.engine, changed,
+	message, err := engine.Change(ctx, p.client.engine, changed,
 		func(ctx context.Context) (rueidis.RedisMessage, error) {
-			return w.eval(ctx, nil, script, keys, args)
+			return p.eval(ctx, nil, script, keys, args)
 		})
 	if err != nil {
 		return 0, err
@@ -141,10 +141,10 @@ func (w *wire) askInt(ctx context.Context, changed []string, script *redisx.Scri
 		return message.AsInt64()
 	}
 	r := redisx.ReadReply(message)
-	if _, err := w.code(&r); err != nil {
+	if _, err := p.code(&r); err != nil {
 		return 0, err
 	}
-	return 0, w.unexpected(&r)
+	return 0, p.unexpected(&r)
 }
 
 // withCursor returns the arguments of the call that continues at cursor.
@@ -155,15 +155,15 @@ func withCursor(args []string, cursor string) []string {
 	return next
 }
 
-func (w *wire) unexpected(reply fmt.Stringer) error {
-	return fmt.Errorf("rratelimiter: limiter %q: unknown reply of the script: %s", w.name, reply.String())
+func (p *protocol) unexpected(reply fmt.Stringer) error {
+	return fmt.Errorf("rratelimiter: limiter %q: unknown reply of the script: %s", p.name, reply.String())
 }
 
 // Explain adds the limiter's name to the error of a Redis call. For WRONGTYPE it returns a
 // StateError with the key.
-func (w *wire) Explain(ctx context.Context, err error) error {
-	if key, typ := redisx.WrongType(ctx, w.client.redis, err, w.keys[:], keyTypes[:]); key != "" {
+func (p *protocol) Explain(ctx context.Context, err error) error {
+	if key, typ := redisx.WrongType(ctx, p.client.redis, err, p.keys[:], keyTypes[:]); key != "" {
 		return &StateError{Key: key, Value: typ}
 	}
-	return fmt.Errorf("rratelimiter: limiter %q: %w", w.name, err)
+	return fmt.Errorf("rratelimiter: limiter %q: %p", p.name, err)
 }

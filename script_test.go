@@ -67,7 +67,7 @@ func (f *fixture) ask(l *Limiter, flags, runs string) string {
 		_, _ = fmt.Sscanf(strings.TrimPrefix(run, "~"), "%d*%d", &permits, &times)
 		total += permits * times
 	}
-	member := l.wire.client.member(total, false)
+	member := l.protocol.client.member(total, false)
 	reply, err := f.run(acquireScript, l, f.nowText(), member, f.hint(), "", fmt.Sprint(total), "", flags, runs)
 	parts := strings.Split(texts(f, reply, err), " ")
 	if len(parts) > 1 {
@@ -175,11 +175,11 @@ func TestAcquireScript_Prefetch_Replies(t *testing.T) {
 				batch.Requests = []*engine.Request{{Ask: engine.Ask{Permits: test.permits}}}
 			}
 			now := time.Now()
-			l.wire.hint().seen.set(test.rate.Permits, test.rate.Interval.Milliseconds(), false)
-			l.wire.Arguments(batch, now)
+			l.protocol.hint().rate.set(test.rate.Permits, test.rate.Interval.Milliseconds(), false)
+			l.protocol.Arguments(batch, now)
 			message, err := f.run(acquireScript, l, batch.Args...)
 			require.NoError(t, err)
-			_, err = l.wire.Answer(batch, message)
+			_, err = l.protocol.Answer(batch, message)
 			require.NoError(t, err)
 			batch.Prefetch.Refund = nil
 			lasts := time.Duration(test.span) * time.Millisecond
@@ -190,7 +190,7 @@ func TestAcquireScript_Prefetch_Replies(t *testing.T) {
 			assert.Equal(t, want, batch.Prefetch)
 			set, value := "{limiter}:permits", "{limiter}:value"
 			if test.rate.Type == PerClient {
-				set, value = set+":"+l.wire.client.ID(), value+":"+l.wire.client.ID()
+				set, value = set+":"+l.protocol.client.ID(), value+":"+l.protocol.client.ID()
 			}
 			grants, _ := f.Redis.SortedSet(set)
 			if test.all == 0 {

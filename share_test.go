@@ -164,7 +164,7 @@ func TestAcquire_WaitersKey_IsOfWaitersOnly(t *testing.T) {
 			f.RequireGranted(l, 2)
 			_, err := l.Take(t.Context(), 1)
 			require.NoError(t, err)
-			key := l.wire.keys.waiters()
+			key := l.protocol.keys.waiters()
 			assert.False(t, f.Redis.Exists(key))
 			ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
 			go func() { _ = l.Acquire(ctx, 1) }()
@@ -176,7 +176,7 @@ func TestAcquire_WaitersKey_IsOfWaitersOnly(t *testing.T) {
 			f.RequireNoError(l.Copy(t.Context(), "copy"))
 			require.NoError(t, l.Rename(t.Context(), "other"))
 			assert.Equal(t, kind == Overall, f.Redis.Exists(key), "it is not renamed")
-			same := New(f.Conn, WithClientID(uuid.MustParse(l.wire.client.ID())))
+			same := New(f.Conn, WithClientID(uuid.MustParse(l.protocol.client.ID())))
 			require.NoError(t, same.Limiter("other").Rename(t.Context(), "limiter"))
 			again, err := l.SizeInMemory(t.Context())
 			require.NoError(t, err)
@@ -220,7 +220,7 @@ func TestAcquire_WaitersKeyIsUnusable_DecidesWithoutIt(t *testing.T) {
 			defer end()
 			go func() {
 				for ctx.Err() == nil {
-					spoil(f, l.wire.keys.waiters())
+					spoil(f, l.protocol.keys.waiters())
 					time.Sleep(100 * time.Millisecond)
 				}
 			}()

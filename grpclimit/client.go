@@ -161,21 +161,21 @@ func outgoing(ctx context.Context, method string, message any, cc *grpc.ClientCo
 func (g *client) acquire(c call) (*visit, error) {
 	v := g.Admit(c)
 	if v != nil && !v.Passes() {
-		return nil, &notSent{v.NotSent(ErrNotSent), status.FromProto(newStatus(v, v.RetryAfter()))}
+		return nil, &notSentError{v.NotSent(ErrNotSent), status.FromProto(newStatus(v, v.RetryAfter()))}
 	}
 	return v, nil
 }
 
-// notSent is the error of a call that was not sent: with the reason for its caller, and a status
+// notSentError is the error of a call that was not sent: with the reason for its caller, and a status
 // for others.
-type notSent struct {
+type notSentError struct {
 	reason error
 	status *status.Status
 }
 
-func (e *notSent) Error() string              { return e.reason.Error() }
-func (e *notSent) Unwrap() error              { return e.reason }
-func (e *notSent) GRPCStatus() *status.Status { return e.status }
+func (e *notSentError) Error() string              { return e.reason.Error() }
+func (e *notSentError) Unwrap() error              { return e.reason }
+func (e *notSentError) GRPCStatus() *status.Status { return e.status }
 
 // PauseOn sets which statuses pause a client's interceptor: each function returns how long a status asks
 // clients to pause, and whether it is a refusal. The longest time counts. The default is [RetryInfo].

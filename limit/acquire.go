@@ -17,25 +17,25 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
-// The exported methods of a wire are those of engine.Protocol.
+// The exported methods of a protocol are those of engine.Protocol.
 
 // Script returns the script that takes permits.
-func (w *wire) Script(b *engine.Batch) (script *redisx.Script, keys []string) {
+func (p *protocol) Script(b *engine.Batch) (script *redisx.Script, keys []string) {
 	if b.Share.ID != "" {
-		return w.plan.waits, append(slices.Clip(w.keys), redisx.Beside("waiters", w.keys...))
+		return p.plan.waits, append(slices.Clip(p.keys), redisx.Beside("waiters", p.keys...))
 	}
-	return w.plan.script, w.keys
+	return p.plan.script, p.keys
 }
 
 // Arguments sets the arguments of the acquire script.
-func (w *wire) Arguments(b *engine.Batch, now time.Time) {
+func (p *protocol) Arguments(b *engine.Batch, now time.Time) {
 	total, detail := b.Wants()
-	detail = detail || w.plan.expires && w.plan.client.Engine.Look()
+	detail = detail || p.plan.expires && p.plan.client.Engine.Look()
 	b.Args = append(b.Args[:0], strconv.FormatInt(total, 10))
-	if timed := w.plan.timed || b.Share.ID != ""; timed || w.plan.epochs {
-		b.Args = w.plan.fixed(timed, w.plan.epochs, b.Args, now)
+	if timed := p.plan.timed || b.Share.ID != ""; timed || p.plan.epochs {
+		b.Args = p.plan.fixed(timed, p.plan.epochs, b.Args, now)
 	}
-	b.Args = callArguments(b.Args, w.members, now)
+	b.Args = callArguments(b.Args, p.members, now)
 	flags := ""
 	switch {
 	case b.Ordered:
@@ -62,7 +62,7 @@ func (w *wire) Arguments(b *engine.Batch, now time.Time) {
 	}
 	if b.Share.ID != "" {
 		b.Args = append(b.Args, b.Share.ID, strconv.FormatInt(b.Share.Late.Milliseconds(), 10),
-			strconv.FormatInt(b.Share.Rest, 10), strconv.FormatInt(w.plan.lead, 10))
+			strconv.FormatInt(b.Share.Rest, 10), strconv.FormatInt(p.plan.lead, 10))
 	}
 }
 
@@ -110,51 +110,51 @@ func callArguments(args []string, members []member, now time.Time) []string {
 const fullFor = engine.LongestCall
 
 // Answer reads the reply of the acquire script.
-func (w *wire) Answer(b *engine.Batch, message rueidis.RedisMessage) (again bool, err error) {
+func (p *protocol) Answer(b *engine.Batch, message rueidis.RedisMessage) (again bool, err error) {
 	if message.IsInt64() { // -1: none was granted
-		if w.plan.expires {
-			w.plan.client.Engine.Denied()
+		if p.plan.expires {
+			p.plan.client.Engine.Denied()
 		}
 		return false, nil
 	}
-	if isBrief(message, len(w.members)) {
+	if isBrief(message, len(p.members)) {
 		b.GrantAll(0)
-		if w.plan.holds != nil {
-			w.reportExpired(briefTexts(message))
+		if p.plan.holds != nil {
+			p.reportExpired(briefTexts(message))
 		}
 		return false, nil
 	}
-	if w.plan.flat {
-		if s, letters := w.flat(message); s != nil {
-			b.AnswerBy(s, letters, w.AboveLimit)
+	if p.plan.flat {
+		if s, letters := p.flat(message); s != nil {
+			b.AnswerBy(s, letters, p.AboveLimit)
 			return false, nil
 		}
 	}
 	switch reply := redisx.ReadReply(message); reply.Number() {
 	case replyNoRate:
-		if b.Initialize(w.initial()) {
+		if b.Initialize(p.initial()) {
 			return true, nil
 		}
 	case replyAgain:
-		if b.Args, again = nextCall(callOf(b), w.members, reply, b.Args); again {
+		if b.Args, again = nextCall(callOf(b), p.members, reply, b.Args); again {
 			return true, nil
 		}
 	}
-	s, letters, err := w.read(message, b.Share.ID != "")
+	s, letters, err := p.read(message, b.Share.ID != "")
 	if err != nil {
 		return false, err
 	}
-	w.reportExpired(s.receipts)
+	p.reportExpired(s.receipts)
 	b.Shared = s.shared
 	if s.prefetched > 0 {
-		w.prefetch(b, s)
+		p.prefetch(b, s)
 	}
 	// A denial of a waiter is none of other callers if they can get what it cannot.
 	waiters := b.Ordered && s.forWaiters(b.Share.ID != "") || s.held > 0
-	if !b.AnswerBy(s, letters, w.AboveLimit) {
-		return false, w.unexpected(message)
+	if !b.AnswerBy(s, letters, p.AboveLimit) {
+		return false, p.unexpected(message)
 	}
-	if waiters || w.plan.counts {
+	if waiters || p.plan.countsDenials {
 		b.Denied = 0
 	}
 	return false, nil
@@ -181,7 +181,7 @@ func briefTexts(message rueidis.RedisMessage) []string {
 
 // flat reads the reply to a lone Take of a window: {taken, left}, or {-1, taken, left} if it is denied. It
 // returns nil for another reply.
-func (w *wire) flat(message rueidis.RedisMessage) (s *state, letters string) {
+func (p *protocol) flat(message rueidis.RedisMessage) (s *state, letters string) {
 	all, err := message.ToArray()
 	notNumber := func(m rueidis.RedisMessage) bool { return !m.IsInt64() } // as the time of another reply
 	if err != nil || slices.ContainsFunc(all, notNumber) {
@@ -191,8 +191,8 @@ func (w *wire) flat(message rueidis.RedisMessage) (s *state, letters string) {
 	if letters = "*"; len(all) == 3 && r.Number() == -1 {
 		letters = "n"
 	}
-	s = &state{most: w.plan.most, plan: w.plan, receipts: []string{""}}
-	s.policies = []forecast{w.members[0].policy.forecast(&r)}
+	s = &state{most: p.plan.most, plan: p.plan, receipts: []string{""}}
+	s.policies = []forecast{p.members[0].policy.forecast(&r)}
 	if !r.Ended() {
 		return nil, ""
 	}
@@ -200,12 +200,12 @@ func (w *wire) flat(message rueidis.RedisMessage) (s *state, letters string) {
 }
 
 // prefetch describes a prefetch that a call has brought.
-func (w *wire) prefetch(b *engine.Batch, s *state) {
+func (p *protocol) prefetch(b *engine.Batch, s *state) {
 	answer := s.Granted(0)
 	b.Prefetch.Granted, b.Prefetch.Lasts, b.Prefetch.Parts = s.prefetched, s.lasts, s.GrantedParts(0)
 	b.Prefetch.Limit, b.Prefetch.Free, b.Prefetch.Reset = answer.Limit, answer.Remaining, answer.ResetAfter
-	grant := w.grantOf(b, s)
-	b.Prefetch.Refund = func(ctx context.Context, permits int64) error { return w.refund(ctx, permits, grant) }
+	grant := p.grantOf(b, s)
+	b.Prefetch.Refund = func(ctx context.Context, permits int64) error { return p.refund(ctx, permits, grant) }
 }
 
 // grant names what a call took, for a refund.
@@ -215,15 +215,15 @@ type grant struct {
 }
 
 // grantOf returns the grant of the call of a batch. The state is that of its reply, or nil if that was brief.
-func (w *wire) grantOf(b *engine.Batch, s *state) grant {
-	all := grant{age: b.Age(w.plan.client.Engine)}
+func (p *protocol) grantOf(b *engine.Batch, s *state) grant {
+	all := grant{age: b.Age(p.plan.client.Engine)}
 	if s != nil {
 		all.receipts = slices.Clone(s.receipts)
 	} else {
 		all.receipts = briefTexts(b.Reply)
 	}
 	for i := range all.receipts {
-		if i < len(w.members) && w.members[i].described.Refill == policy.Together {
+		if i < len(p.members) && p.members[i].described.Refill == policy.Together {
 			all.receipts[i] = windowReceipt(b, s, i)
 		}
 	}
@@ -247,34 +247,34 @@ func windowReceipt(b *engine.Batch, s *state, index int) string {
 
 // Receipt returns the refund of the grant of a call. The limiters of Redisson's layout refund theirs one after
 // another, and then all policies with one call. If one fails, the others still refund theirs, unless ctx has ended.
-func (w *wire) Receipt(b *engine.Batch) receipt.Refund {
+func (p *protocol) Receipt(b *engine.Batch) receipt.Refund {
 	s, _ := b.Forecast.(*state)
-	granted, all := b.Granted, w.grantOf(b, s)
+	granted, all := b.Granted, p.grantOf(b, s)
 	switch {
-	case len(all.receipts) != len(w.members):
+	case len(all.receipts) != len(p.members):
 		return nil
-	case !w.plan.shared:
-		return func(ctx context.Context, permits int64) error { return w.refund(ctx, permits, all) }
+	case !p.plan.shared:
+		return func(ctx context.Context, permits int64) error { return p.refund(ctx, permits, all) }
 	}
 	c, args := callOf(b), slices.Clone(b.Args) // the next batch uses them
 	return func(ctx context.Context, permits int64) (err error) {
-		for i, m := range w.members {
+		for i, m := range p.members {
 			if m.redisson != nil {
-				random := args[argument(c, w.members, i)+randomArg]
+				random := args[argument(c, p.members, i)+randomArg]
 				err = cmp.Or(err, m.redisson.Refund(ctx, permits, random, granted, all.receipts[i]))
 			}
 		}
-		return cmp.Or(err, w.refund(ctx, permits, all))
+		return cmp.Or(err, p.refund(ctx, permits, all))
 	}
 }
 
 // refund returns permits of a grant: of a caller that left or settles, or a prefetch. The grant must still take
 // them. It leaves prefetches as they are.
-func (w *wire) refund(ctx context.Context, permits int64, of grant) error {
-	if !has(w.members, "release") { // as of a Pause, or of Redisson's layout
+func (p *protocol) refund(ctx context.Context, permits int64, of grant) error {
+	if !has(p.members, "release") { // as of a Pause, or of Redisson's layout
 		return nil
 	}
-	_, err := engine.Refund(ctx, w.plan.client.Engine, w.dependsOn, w.returning(permits, of))
+	_, err := engine.Refund(ctx, p.plan.client.Engine, p.dependsOn, p.returning(permits, of))
 	if errors.Is(err, redisx.ErrRanBefore) {
 		return nil
 	}
@@ -282,7 +282,7 @@ func (w *wire) refund(ctx context.Context, permits int64, of grant) error {
 }
 
 // returning returns the call that returns permits. Those of the zero grant are any.
-func (w *wire) returning(permits int64, of grant) func(context.Context) (rueidis.RedisMessage, error) {
+func (p *protocol) returning(permits int64, of grant) func(context.Context) (rueidis.RedisMessage, error) {
 	own := func() []string {
 		age := ""
 		if of.age != nil {
@@ -291,7 +291,7 @@ func (w *wire) returning(permits int64, of grant) func(context.Context) (rueidis
 		return []string{strconv.FormatInt(permits, 10), age}
 	}
 	return func(ctx context.Context) (rueidis.RedisMessage, error) {
-		return w.run(ctx, release, own, of.receipts...)
+		return p.run(ctx, release, own, of.receipts...)
 	}
 }
 

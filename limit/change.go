@@ -29,26 +29,27 @@ import (
 func (l *Limiter) Release(ctx context.Context, permits int64) error {
 	if permits < 0 || permits > maxPermits {
 		return fmt.Errorf("%w: %d permits of %q to release, want 0 to 2^53", rratelimiter.ErrInvalidPermits, permits,
-			l.wire.name)
+			l.protocol.name)
 	}
 	if err := l.check(ctx); err != nil || permits == 0 {
 		return err
 	}
-	for _, m := range l.wire.members {
+	for _, m := range l.protocol.members {
 		if m.redisson != nil {
 			if err := m.redisson.Release(ctx, permits); err != nil {
 				return err
 			}
 		}
 	}
-	if !has(l.wire.members, "release") { // as of a Pause, or of Redisson's layout
-		if slices.ContainsFunc(l.wire.members, isHeld) && !slices.ContainsFunc(l.wire.members, isRedisson) {
+	if !has(l.protocol.members, "release") { // as of a Pause, or of Redisson's layout
+		if slices.ContainsFunc(l.protocol.members, isHeld) && !slices.ContainsFunc(l.protocol.members, isRedisson) {
 			return fmt.Errorf("%w: %q has nothing else: take its permits with a Taken, whose Settle returns them",
 				ErrNotReleasable, l.Name())
 		}
 		return nil
 	}
-	_, err := engine.Change(ctx, l.wire.plan.client.Engine, l.wire.dependsOn, l.wire.returning(permits, grant{}))
+	_, err := engine.Change(ctx, l.protocol.plan.client.Engine, l.protocol.dependsOn,
+		l.protocol.returning(permits, grant{}))
 	return err
 }
 
@@ -68,12 +69,12 @@ func (l *Limiter) Charge(ctx context.Context, permits int64) (rratelimiter.Decis
 	if err := l.check(ctx); err != nil {
 		return rratelimiter.Decision{}, err
 	}
-	if i := slices.IndexFunc(l.wire.members, isRedisson); i >= 0 {
+	if i := slices.IndexFunc(l.protocol.members, isRedisson); i >= 0 {
 		return rratelimiter.Decision{}, fmt.Errorf("%w: %q is one, charge the others by themselves", ErrNotChargeable,
-			l.wire.members[i].name)
+			l.protocol.members[i].name)
 	}
 	counts := func(m member) bool { return !isHeld(m) && m.described.Refill != policy.Pausing }
-	if slices.ContainsFunc(l.wire.members, isHeld) && !slices.ContainsFunc(l.wire.members, counts) {
+	if slices.ContainsFunc(l.protocol.members, isHeld) && !slices.ContainsFunc(l.protocol.members, counts) {
 		return rratelimiter.Decision{}, fmt.Errorf("%w: the permits of %q are held: take them with a Taken", ErrNotChargeable,
 			l.Name())
 	}
@@ -101,7 +102,7 @@ func (l *Limiter) charge(ctx context.Context, permits int64, id string) (*state,
 		if id != "" {
 			ctx = redisx.Once(ctx, id) // not for the releases of prefetches before and after
 		}
-		return l.wire.ask(ctx, charge, strconv.FormatInt(permits, 10))
+		return l.protocol.ask(ctx, charge, strconv.FormatInt(permits, 10))
 	})
 	if errors.Is(err, redisx.ErrRanBefore) {
 		err = nil
@@ -115,7 +116,7 @@ func (l *Limiter) chargeMore(ctx context.Context, more int64, id string) (err er
 	if own := l.chargeable(); own != nil {
 		_, err = own.charge(ctx, more, id)
 	}
-	if err == nil && slices.ContainsFunc(l.wire.members, isRedisson) {
+	if err == nil && slices.ContainsFunc(l.protocol.members, isRedisson) {
 		return fmt.Errorf("%w: it keeps what was taken", ErrNotChargeable)
 	}
 	return err
@@ -124,14 +125,14 @@ func (l *Limiter) chargeMore(ctx context.Context, more int64, id string) (err er
 // chargeable returns the limiter without the members that a settlement does not charge: those of
 // Redisson's layout, and those that hold permits. It returns nil if there are no others.
 func (l *Limiter) chargeable() *Limiter {
-	own := slices.DeleteFunc(slices.Clone(l.wire.members), func(m member) bool { return isRedisson(m) || isHeld(m) })
+	own := slices.DeleteFunc(slices.Clone(l.protocol.members), func(m member) bool { return isRedisson(m) || isHeld(m) })
 	switch len(own) {
 	case 0:
 		return nil
-	case len(l.wire.members):
+	case len(l.protocol.members):
 		return l
 	}
-	return openMembers(l.wire.plan.client, l.wire.name, own)
+	return openMembers(l.protocol.plan.client, l.protocol.name, own)
 }
 
 // Drain takes free permits until at most so many are free, as a provider's own count may require: it
@@ -150,8 +151,8 @@ func (l *Limiter) Drain(ctx context.Context, leave int64) (rratelimiter.Decision
 		return rratelimiter.Decision{}, err
 	}
 	own := strconv.FormatInt(min(leave, maxPermits), 10)
-	s, err := engine.Change(ctx, l.wire.plan.client.Engine, l.wire.dependsOn,
-		func(ctx context.Context) (*state, error) { return l.wire.ask(ctx, drain, own) })
+	s, err := engine.Change(ctx, l.protocol.plan.client.Engine, l.protocol.dependsOn,
+		func(ctx context.Context) (*state, error) { return l.protocol.ask(ctx, drain, own) })
 	if err != nil {
 		return rratelimiter.Decision{}, err
 	}
@@ -165,7 +166,7 @@ func (l *Limiter) Peek(ctx context.Context) ([]rratelimiter.Decision, error) {
 	if err := l.check(ctx); err != nil {
 		return nil, err
 	}
-	s, err := engine.Detach(ctx, func(ctx context.Context) (*state, error) { return l.wire.ask(ctx, peek) })
+	s, err := engine.Detach(ctx, func(ctx context.Context) (*state, error) { return l.protocol.ask(ctx, peek) })
 	if err != nil {
 		return nil, err
 	}
@@ -181,17 +182,18 @@ func (l *Limiter) Reset(ctx context.Context) error {
 		return err
 	}
 	var keys []string
-	for _, m := range l.wire.members {
+	for _, m := range l.protocol.members {
 		if m.redisson != nil {
 			keys = append(keys, m.keys[1:]...) // the first holds the rate
 		} else {
 			keys = append(keys, m.keys...)
 		}
 	}
-	_, err := engine.Change(ctx, l.wire.plan.client.Engine, l.wire.dependsOn, func(ctx context.Context) (int64, error) {
-		message, err := l.wire.plan.client.Engine.Eval(ctx, nil, resetScript, keys, nil, nil)
+	_, err := engine.Change(ctx, l.protocol.plan.client.Engine, l.protocol.dependsOn,
+		func(ctx context.Context) (int64, error) {
+		message, err := l.protocol.plan.client.Engine.Eval(ctx, nil, resetScript, keys, nil, nil)
 		if err != nil {
-			return 0, l.wire.Explain(ctx, err)
+			return 0, l.protocol.Explain(ctx, err)
 		}
 		return message.AsInt64()
 	})
@@ -225,7 +227,7 @@ func (l *Limiter) Pause(ctx context.Context, d time.Duration) error {
 		return err
 	}
 	var keys []string
-	for _, m := range l.wire.members {
+	for _, m := range l.protocol.members {
 		if p, ok := m.policy.(Pause); ok {
 			keys, d = append(keys, m.keys...), min(d, p.Most)
 		} else if isPenalty(m) && d == 0 {
@@ -237,9 +239,9 @@ func (l *Limiter) Pause(ctx context.Context, d time.Duration) error {
 	}
 	// Rounded up, so that a short pause does not end one.
 	length := strconv.FormatInt(int64((d+time.Millisecond-1)/time.Millisecond), 10)
-	_, err := engine.Change(ctx, l.wire.plan.client.Engine, keys,
+	_, err := engine.Change(ctx, l.protocol.plan.client.Engine, keys,
 		func(ctx context.Context) (rueidis.RedisMessage, error) {
-			return l.wire.run(ctx, pause, func() []string { return []string{length} })
+			return l.protocol.run(ctx, pause, func() []string { return []string{length} })
 		})
 	return err
 }

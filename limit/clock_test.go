@@ -104,5 +104,5 @@ func TestTokenBucket_StateOfAClockAhead_LivesUntilItIsFull(t *testing.T) {
 	f.take(l, 4)
 	f.advance(-time.Hour)
 	f.take(l, 1)
-	assert.Equal(t, time.Hour+5*time.Second+fullFor, f.redis.TTL(l.wire.keys[0]))
+	assert.Equal(t, time.Hour+5*time.Second+fullFor, f.redis.TTL(l.protocol.keys[0]))
 }

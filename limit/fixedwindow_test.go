@@ -22,8 +22,8 @@ var windowsOfAnHour = []Policy{FixedWindow{10, time.Hour, false}, FixedWindow{10
 
 // counter returns the state of a window, "" and 0 without one.
 func (f *clocked) counter(l *Limiter) (text string, expiry time.Duration) {
-	text, _ = f.redis.Get(l.wire.keys[0])
-	return text, f.redis.TTL(l.wire.keys[0])
+	text, _ = f.redis.Get(l.protocol.keys[0])
+	return text, f.redis.TTL(l.protocol.keys[0])
 }
 
 // TestWindow_State_IsANumberAndAnExpiry, as INCREX of Redis 8.8 leaves it. Calls change it as INCRBY does.
@@ -48,7 +48,7 @@ func TestWindow_State_IsANumberAndAnExpiry(t *testing.T) {
 		peekAll(t, l)
 		assert.Equal(t, before, f.redis.Dump(), "a denial writes nothing")
 
-		_, err := f.redis.Incr(l.wire.keys[0], -3) // another program returns permits
+		_, err := f.redis.Incr(l.protocol.keys[0], -3) // another program returns permits
 		require.NoError(t, err)
 		assert.EqualValues(t, 3, peekAll(t, l)[0].Remaining)
 		require.NoError(t, l.Release(t.Context(), 100))
@@ -67,7 +67,7 @@ func TestWindow_KeyWithoutExpiry_GetsOneWithin64Denials(t *testing.T) {
 		} {
 			f := newClocked(t)
 			l := New(f.client, "name", p)
-			require.NoError(t, f.redis.Set(l.wire.keys[0], "10"))
+			require.NoError(t, f.redis.Set(l.protocol.keys[0], "10"))
 			assert.Positive(t, peekAll(t, l)[0].RetryAfter, "%+v", p)
 			_, expiry := f.counter(l)
 			require.Zero(t, expiry, "Peek changes nothing")
@@ -119,8 +119,8 @@ func TestWindow_LargeCounts_StayBelow2To53(t *testing.T) {
 		Calendar{most, Day, nil}} {
 		f := newClocked(t)
 		l := New(f.client, "name", p)
-		require.NoError(t, f.redis.Set(l.wire.keys[0], strconv.Itoa(most-3)))
-		f.redis.SetTTL(l.wire.keys[0], time.Hour)
+		require.NoError(t, f.redis.Set(l.protocol.keys[0], strconv.Itoa(most-3)))
+		f.redis.SetTTL(l.protocol.keys[0], time.Hour)
 		assert.False(t, redistest.Result(t, l.TryAcquire, 4))
 		assert.EqualValues(t, 1, redistest.Result(t, l.Take, 2).Remaining)
 		assert.True(t, redistest.Result(t, l.TryAcquire, 1))
@@ -133,7 +133,7 @@ func TestWindow_LargeCounts_StayBelow2To53(t *testing.T) {
 		require.NoError(t, l.Release(t.Context(), most-1))
 		text, _ := f.counter(l)
 		assert.Equal(t, "1", text)
-		require.NoError(t, f.redis.Set(l.wire.keys[0], "9999999999999999"))
+		require.NoError(t, f.redis.Set(l.protocol.keys[0], "9999999999999999"))
 		assert.False(t, redistest.Result(t, l.TryAcquire, 1))
 		redistest.Result(t, l.Charge, 5)
 		text, _ = f.counter(l)
@@ -324,7 +324,7 @@ func (r *windowRun) step(l *Limiter, limit int64) string {
 		} else {
 			r.count["late refund"]++
 		}
-		require.NoError(r, l.wire.refund(r.Context(), n, g.grant))
+		require.NoError(r, l.protocol.refund(r.Context(), n, g.grant))
 		return fmt.Sprintf("refund %d of window %d in %d", n, g.window, r.window)
 	}
 	batch := r.ask(l, engine.Ask{Permits: n, Detail: r.random.IntN(2) == 0})

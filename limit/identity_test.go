@@ -24,7 +24,7 @@ func TestID_SimilarNames_AreDistinct(t *testing.T) {
 	one := New(f.client, "{a}", p)
 	for _, pair := range [][2]string{
 		{Join(one, New(f.client, "{a}b", p)).calls.ID,
-			New(f.client, one.wire.keys[0]+" "+one.wire.members[0].settings+"\n{a}b", p).calls.ID},
+			New(f.client, one.protocol.keys[0]+" "+one.protocol.members[0].settings+"\n{a}b", p).calls.ID},
 		{Join(f.client.Limiter("a"), f.client.Limiter("b")).calls.ID,
 			Join(f.client.Limiter("a\n4 {k}2 the rate of b")).calls.ID},
 	} {
@@ -82,7 +82,7 @@ func TestKeys_DifferentNames_AreDistinct(t *testing.T) {
 		for _, p := range policies {
 			l := New(f.client, name, p)
 			require.NoError(t, l.err)
-			key := l.wire.keys[0]
+			key := l.protocol.keys[0]
 			assert.Empty(t, seen[key], "%q and %q share %q", name, seen[key], key)
 			seen[key] = name
 			if strings.Contains(name, "{bob}") || name == "bob" {

@@ -20,7 +20,7 @@ import (
 
 // placesOf returns the places of a batch, of the requests that were granted, and of the only InFlight.
 func placesOf(l *Limiter, batch *engine.Batch) (all []string) {
-	p, at := l.wire.members[l.wire.plan.holds[0].index].policy.(InFlight), l.wire.plan.holds[0]
+	p, at := l.protocol.members[l.protocol.plan.holds[0].index].policy.(InFlight), l.protocol.plan.holds[0]
 	for i, r := range batch.Requests {
 		if r.Allowed {
 			all = append(all, placeOf(batch.Args[at.id], i, r.Granted, p.Lease))
@@ -38,14 +38,14 @@ func (f *clocked) hold(l *Limiter, permits int64) string {
 }
 
 func callsOf(l *Limiter) *places {
-	return &places{l.wire.plan, l.wire.members[l.wire.plan.holds[0].index]}
+	return &places{l.protocol.plan, l.protocol.members[l.protocol.plan.holds[0].index]}
 }
 
 // giveBack returns places, and reports the free permits.
 func (f *clocked) giveBack(l *Limiter, places ...string) int64 {
 	f.Helper()
 	require.NoError(f, callsOf(l).Return(f.Context(), places))
-	return peekAll(f, l)[l.wire.plan.holds[0].index].Remaining
+	return peekAll(f, l)[l.protocol.plan.holds[0].index].Remaining
 }
 
 func TestInFlight_WorkedExample(t *testing.T) {
@@ -142,7 +142,7 @@ func TestInFlight_ForeignState_IsAStateError(t *testing.T) {
 		f := newClocked(t)
 		l := New(f.client, "name", InFlight{5, time.Hour, false})
 		for member, score := range state {
-			_, err := f.redis.ZAdd(l.wire.keys[0], score, member)
+			_, err := f.redis.ZAdd(l.protocol.keys[0], score, member)
 			require.NoError(t, err)
 		}
 		before := f.redis.Dump()
@@ -316,11 +316,11 @@ func TestInFlight_ScriptStops_GrantsNoMore(t *testing.T) {
 
 // stopAt returns a call whose script is stopped at a command.
 func stopAt(command string, c call, l *Limiter) func(f *fixture) error {
-	text := strings.ReplaceAll(scriptText(c, l.wire.members), "call('"+command+"'", "error('stopped')('"+command+"'")
+	text := strings.ReplaceAll(scriptText(c, l.protocol.members), "call('"+command+"'", "error('stopped')('"+command+"'")
 	return func(f *fixture) error {
-		p, now := l.wire.plan, time.Now()
-		args := callArguments(p.fixed(p.timed, p.epochs, []string{"1"}, now), l.wire.members, now)
-		eval := f.Conn.B().Eval().Script(text).Numkeys(1).Key(l.wire.keys...).Arg(args...).Build()
+		p, now := l.protocol.plan, time.Now()
+		args := callArguments(p.fixed(p.timed, p.epochs, []string{"1"}, now), l.protocol.members, now)
+		eval := f.Conn.B().Eval().Script(text).Numkeys(1).Key(l.protocol.keys...).Arg(args...).Build()
 		return f.Conn.Do(f.Context(), eval).Error()
 	}
 }

@@ -78,15 +78,15 @@ func Join(limiters ...Joinable) *Limiter {
 
 // openMembers opens the limiter of members that have names and keys.
 func openMembers(client inside.Client, name string, members []member) *Limiter {
-	l := &Limiter{wire: wire{plan: planOf(client, members), name: name, members: members}}
+	l := &Limiter{protocol: protocol{plan: planOf(client, members), name: name, members: members}}
 	l.sealed = inside.New((*handle)(l))
 	id := idOfPolicies
 	for _, m := range members {
-		l.wire.keys = append(l.wire.keys, m.keys...)
-		l.wire.dependsOn = append(l.wire.dependsOn, m.keys[0])
+		l.protocol.keys = append(l.protocol.keys, m.keys...)
+		l.protocol.dependsOn = append(l.protocol.dependsOn, m.keys[0])
 		id, _ = extendID(id, keyPrefix{name: m.keys[0]}, "", m.settings)
 	}
-	l.crossSlot = client.SameSlot(l.wire.keys...)
+	l.crossSlot = client.SameSlot(l.protocol.keys...)
 	l.open(id)
 	return l
 }
@@ -94,7 +94,7 @@ func openMembers(client inside.Client, name string, members []member) *Limiter {
 // openJoinable returns the client and the members of a limiter, or its error.
 func openJoinable(joinable Joinable) (inside.Client, []member, error) {
 	if h, ok := inside.Of[*handle](joinable); ok {
-		return h.wire.plan.client, h.wire.members, h.err
+		return h.protocol.plan.client, h.protocol.members, h.err
 	}
 	h, ok := inside.Of[inside.Redisson](joinable)
 	if !ok {

@@ -27,7 +27,7 @@ func TestKeyed_KeyWithoutBraces_IsTheLimiterOfThatName(t *testing.T) {
 		for _, key := range []string{"alice", "192.0.2.1", "a:b", "%7B", "100%", " ", "\xff\x00", strings.Repeat("x", 300)} {
 			of, want := k.Limiter(key), New(f.client, prefix+":"+key, twoPolicies...)
 			require.NoError(t, of.err)
-			assert.Equal(t, want.wire.keys, of.wire.keys)
+			assert.Equal(t, want.protocol.keys, of.protocol.keys)
 			assert.Equal(t, want.calls.ID, of.calls.ID)
 			assert.Equal(t, want.calls.DependsOn, of.calls.DependsOn)
 			assert.Equal(t, want.Name(), of.Name())
@@ -37,7 +37,7 @@ func TestKeyed_KeyWithoutBraces_IsTheLimiterOfThatName(t *testing.T) {
 	assert.LessOrEqual(t, testing.AllocsPerRun(100, func() { k.Limiter("alice") }), 2.0, "the Limiter, and its ID and key")
 	mapped := newClocked(t, rratelimiter.WithNameMapper(func(name string) string { return "app:" + name })).client
 	of, want := NewKeyed(mapped, "login", twoPolicies...).Limiter("alice"), New(mapped, "login:alice", twoPolicies...)
-	assert.Equal(t, want.wire.keys, of.wire.keys)
+	assert.Equal(t, want.protocol.keys, of.protocol.keys)
 	assert.Equal(t, want.Name(), of.Name())
 }
 
@@ -63,7 +63,7 @@ func TestKeyed_Calls_AreThoseOfTheLimiter(t *testing.T) {
 func TestKeyed_BracesInAKey_ChooseNoSlot(t *testing.T) {
 	f := newClocked(t)
 	of := func(prefix, key string) uint16 {
-		return redisx.Slot(NewKeyed(f.client, prefix, twoPolicies[0]).Limiter(key).wire.keys[0])
+		return redisx.Slot(NewKeyed(f.client, prefix, twoPolicies[0]).Limiter(key).protocol.keys[0])
 	}
 	assert.NotEqual(t, redisx.Slot("x"), of("login", "{x}"))
 	assert.NotEqual(t, of("login", "x}1"), of("login", "x}2"))
@@ -71,7 +71,7 @@ func TestKeyed_BracesInAKey_ChooseNoSlot(t *testing.T) {
 	for _, key := range []string{"{x}", "}", "{", "}{", "x}{y}"} {
 		assert.Equal(t, redisx.Slot("web"), of("{web}", key), key)
 		l := NewKeyed(f.client, "login", twoPolicies...).Limiter(key)
-		assert.Equal(t, redisx.Slot(l.wire.keys[0]), redisx.Slot(l.wire.keys[1]), key)
+		assert.Equal(t, redisx.Slot(l.protocol.keys[0]), redisx.Slot(l.protocol.keys[1]), key)
 		assert.Equal(t, "login:"+key, l.Name())
 	}
 }
@@ -91,10 +91,10 @@ func FuzzKeyed_Keys_ShareNoState(f *testing.F) {
 			return
 		}
 		k := NewKeyed(redis.client, prefix, twoPolicies...)
-		for _, key := range k.Limiter(one).wire.keys {
-			assert.NotContains(t, k.Limiter(other).wire.keys, key)
+		for _, key := range k.Limiter(one).protocol.keys {
+			assert.NotContains(t, k.Limiter(other).protocol.keys, key)
 			if strings.ContainsAny(one, "{}") {
-				assert.False(t, slices.Contains(New(redis.client, other, twoPolicies...).wire.keys, key))
+				assert.False(t, slices.Contains(New(redis.client, other, twoPolicies...).protocol.keys, key))
 			}
 		}
 	})
@@ -178,7 +178,7 @@ func TestKeyed_LimiterInUse_ServesNoOtherKey(t *testing.T) {
 		f := newClocked(t, test.options...)
 		k := NewKeyed(f.client, "login", window)
 		if test.foreign {
-			require.NoError(t, f.redis.Set(k.Limiter("alice").wire.keys[0], "foreign"))
+			require.NoError(t, f.redis.Set(k.Limiter("alice").protocol.keys[0], "foreign"))
 		}
 		unused := false
 		for range 50 { // with the race detector, a Pool drops some

@@ -20,7 +20,7 @@ import (
 // left, the Client releases them.
 type Limiter struct {
 	sealed
-	wire      wire
+	protocol  protocol
 	err       error // of the client, the name or the policies
 	crossSlot error // if Redis is a cluster
 
@@ -53,25 +53,25 @@ func New(client *rratelimiter.Client, name string, policies ...Policy) *Limiter 
 // open opens the limiter with a name, whose keys begin with prefix: a new one, or one that it has opened. If the
 // name is "", it is the part of its key in braces: a text of its own would cost each call of a Keyed more.
 func (p *plan) open(l *Limiter, name string, prefix keyPrefix) {
-	if l.wire.plan == nil {
-		l.wire.plan = p
-		l.wire.members, l.wire.keys = append(l.oneMember[:0], p.members...), l.oneKey[:]
+	if l.protocol.plan == nil {
+		l.protocol.plan = p
+		l.protocol.members, l.protocol.keys = append(l.oneMember[:0], p.members...), l.oneKey[:]
 		if len(p.members) > 1 {
-			l.wire.keys = make([]string, len(p.members))
+			l.protocol.keys = make([]string, len(p.members))
 		}
 	}
 	id := idOfPolicies
-	for i := range l.wire.members {
-		m := &l.wire.members[i]
-		id, l.wire.keys[i] = extendID(id, prefix, m.described.Key, m.settings)
+	for i := range l.protocol.members {
+		m := &l.protocol.members[i]
+		id, l.protocol.keys[i] = extendID(id, prefix, m.described.Key, m.settings)
 		if name == "" {
-			name = l.wire.keys[i][len("{") : len(prefix.before)+len(prefix.name)]
+			name = l.protocol.keys[i][len("{") : len(prefix.before)+len(prefix.name)]
 		}
-		m.name, m.keys = name, l.wire.keys[i:i+1:i+1]
+		m.name, m.keys = name, l.protocol.keys[i:i+1:i+1]
 	}
-	l.wire.name, l.wire.dependsOn = name, l.wire.keys
+	l.protocol.name, l.protocol.dependsOn = name, l.protocol.keys
 	if prefix.before == "" { // the name has braces
-		l.crossSlot = p.client.SameSlot(l.wire.keys...)
+		l.crossSlot = p.client.SameSlot(l.protocol.keys...)
 	}
 	l.open(id)
 }
@@ -93,33 +93,33 @@ func extendID(before string, prefix keyPrefix, suffix, settings string) (id, key
 // of the first key of a member revokes its prefetches and denials.
 func (l *Limiter) open(id string) {
 	l.calls = engine.Limiter{
-		Engine: l.wire.plan.client.Engine, ID: id, Name: l.wire.name, Policy: l.wire.plan.kinds, DependsOn: l.wire.dependsOn,
-		Protocol: &l.wire, Prefetches: l.wire.plan.prefetches,
+		Engine: l.protocol.plan.client.Engine, ID: id, Name: l.protocol.name, Policy: l.protocol.plan.kinds,
+		DependsOn: l.protocol.dependsOn, Protocol: &l.protocol, Prefetches: l.protocol.plan.prefetches,
 	}
-	if !l.wire.plan.shared { // which counts in milliseconds
+	if !l.protocol.plan.shared { // which counts in milliseconds
 		l.calls.Tick = time.Microsecond
 	}
 }
 
 // failed returns a limiter whose calls fail.
 func failed(name string, err error) *Limiter {
-	l := &Limiter{wire: wire{plan: new(plan), name: name}, err: err}
+	l := &Limiter{protocol: protocol{plan: new(plan), name: name}, err: err}
 	l.sealed = inside.New((*handle)(l))
 	return l
 }
 
 // Name returns the name with which the limiter was opened.
-func (l *Limiter) Name() string { return l.wire.name }
+func (l *Limiter) Name() string { return l.protocol.name }
 
 // check returns the error that needs no call to Redis.
 func (l *Limiter) check(ctx context.Context) error {
 	if l.err != nil {
 		return l.err
 	}
-	if l.wire.plan == nil {
+	if l.protocol.plan == nil {
 		return fmt.Errorf("%w: open a Limiter with New", rratelimiter.ErrNoClient)
 	}
-	if l.crossSlot != nil && l.wire.plan.client.Engine.Cluster() {
+	if l.crossSlot != nil && l.protocol.plan.client.Engine.Cluster() {
 		return l.crossSlot
 	}
 	return ctx.Err()
@@ -131,10 +131,10 @@ func (l *Limiter) checkPermits(ctx context.Context, permits int64) error {
 		return fmt.Errorf("%w: %d permits of %q requested, want at least 1", rratelimiter.ErrInvalidPermits, permits,
 			l.Name())
 	}
-	if err := l.check(ctx); err != nil || permits <= l.wire.plan.most {
+	if err := l.check(ctx); err != nil || permits <= l.protocol.plan.most {
 		return err
 	}
-	err := l.wire.AboveLimit(permits, l.wire.plan.most)
+	err := l.protocol.AboveLimit(permits, l.protocol.plan.most)
 	if permits > engine.MaxPermits {
 		err = fmt.Errorf("%w: %w", rratelimiter.ErrInvalidPermits, err)
 	}
@@ -155,8 +155,8 @@ func (h *handle) Try(ctx context.Context, ask engine.Ask, result *engine.Result)
 		return err
 	}
 	err := l.calls.Try(ctx, ask, result)
-	if err == nil && l.wire.plan.shared {
-		l.countDrift()
+	if err == nil && l.protocol.plan.shared {
+		l.recountIfDue()
 	}
 	return err
 }
@@ -168,8 +168,8 @@ func (h *handle) Wait(ctx context.Context, ask engine.Ask, deadline time.Time, r
 		return false, err
 	}
 	granted, err := l.calls.Wait(ctx, ask, deadline, result)
-	if err == nil && l.wire.plan.shared {
-		l.countDrift()
+	if err == nil && l.protocol.plan.shared {
+		l.recountIfDue()
 	}
 	return granted, err
 }
@@ -185,10 +185,10 @@ func (h *handle) ChargeMore(ctx context.Context, permits int64) error {
 
 // Node returns the engine and the first key.
 func (h *handle) Node() (g *engine.Engine, key string, ok bool) {
-	if h == nil || h.err != nil || len(h.wire.keys) == 0 {
+	if h == nil || h.err != nil || len(h.protocol.keys) == 0 {
 		return nil, "", false
 	}
-	return h.wire.plan.client.Engine, h.wire.keys[0], true
+	return h.protocol.plan.client.Engine, h.protocol.keys[0], true
 }
 
 // Members returns the limiter of each policy.
@@ -196,8 +196,8 @@ func (h *handle) Members() []inside.Member {
 	if h == nil {
 		return nil
 	}
-	all := make([]inside.Member, len(h.wire.members))
-	for i, m := range h.wire.members {
+	all := make([]inside.Member, len(h.protocol.members))
+	for i, m := range h.protocol.members {
 		all[i].Name = m.name
 		if m.redisson != nil {
 			all[i] = inside.MemberOf(m.name, m.redisson.Initial)
@@ -206,11 +206,11 @@ func (h *handle) Members() []inside.Member {
 	return all
 }
 
-// countDrift corrects drift of the limiters of Redisson's layout, which the scripts of a join do not.
-func (l *Limiter) countDrift() {
-	for i := range l.wire.members {
-		if r := l.wire.members[i].redisson; r != nil {
-			r.CountDrift()
+// recountIfDue corrects drift of the limiters of Redisson's layout, which the scripts of a join do not.
+func (l *Limiter) recountIfDue() {
+	for i := range l.protocol.members {
+		if r := l.protocol.members[i].redisson; r != nil {
+			r.RecountIfDue()
 		}
 	}
 }
@@ -254,7 +254,7 @@ func (l *Limiter) TakeUpTo(ctx context.Context, permits int64) (granted int64, d
 		return 0, decision, err
 	}
 	var result engine.Result
-	err = (*handle)(l).Try(ctx, engine.Ask{Permits: 1, UpTo: min(permits, l.wire.plan.most), Detail: true}, &result)
+	err = (*handle)(l).Try(ctx, engine.Ask{Permits: 1, UpTo: min(permits, l.protocol.plan.most), Detail: true}, &result)
 	return result.Granted, rratelimiter.Decision(result.Answer), err
 }
 

@@ -88,7 +88,7 @@ func TestObserver_Calls_AreReportedOnce(t *testing.T) {
 func TestObserver_ChargeFails_ReportsTheError(t *testing.T) {
 	observed(t, func(t *testing.T, f *fixture, client *rratelimiter.Client, o *reports) {
 		l := New(client, "name", FixedWindow{10, time.Hour, false})
-		require.NoError(t, f.Redis.Set(l.wire.keys[0], "not ours"))
+		require.NoError(t, f.Redis.Set(l.protocol.keys[0], "not ours"))
 		_, tried := l.TryAcquire(t.Context(), 1)
 		_, charged := l.Charge(t.Context(), 1)
 		var wrong *rratelimiter.StateError

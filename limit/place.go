@@ -66,18 +66,18 @@ func parsePlace(text string) (p placeState, ok bool) {
 }
 
 // Hold returns the places of a request.
-func (w *wire) Hold(b *engine.Batch, index int, permits int64) *hold.Hold {
-	n := len(w.plan.holds)
-	if n == 0 || len(b.Args) <= w.plan.holds[n-1].id { // a callback has panicked
+func (p *protocol) Hold(b *engine.Batch, index int, permits int64) *hold.Hold {
+	n := len(p.plan.holds)
+	if n == 0 || len(b.Args) <= p.plan.holds[n-1].id { // a callback has panicked
 		return nil
 	}
-	h := w.plan.client.Engine.Keeper.New()
+	h := p.plan.client.Engine.Keeper.New()
 	s, _ := b.Forecast.(*state)
-	for _, at := range w.plan.holds {
-		m := w.members[at.index]
-		p, _ := m.policy.(InFlight)
-		terms := hold.Terms{Limiter: m.name, Key: m.keys[0], Lease: p.Lease, Renew: p.Renew, Calls: &places{w.plan, m}}
-		h.Add(terms, placeOf(b.Args[at.id], index, permits, p.Lease), b.SentAt())
+	for _, at := range p.plan.holds {
+		m := p.members[at.index]
+		own, _ := m.policy.(InFlight)
+		terms := hold.Terms{Limiter: m.name, Key: m.keys[0], Lease: own.Lease, Renew: own.Renew, Calls: &places{p.plan, m}}
+		h.Add(terms, placeOf(b.Args[at.id], index, permits, own.Lease), b.SentAt())
 		h.Full = h.Full || s != nil && s.policies[at.index].Free() <= 0
 	}
 	return h
@@ -89,13 +89,13 @@ type places struct {
 	member member
 }
 
-func (p *places) wire() *wire {
-	return &openMembers(p.plan.client, p.member.name, []member{p.member}).wire
+func (p *places) protocol() *protocol {
+	return &openMembers(p.plan.client, p.member.name, []member{p.member}).protocol
 }
 
 // Return implements hold.Calls.
 func (p *places) Return(ctx context.Context, members []string) error {
-	w := p.wire()
+	w := p.protocol()
 	message, err := engine.Refund(ctx, w.plan.client.Engine, w.dependsOn,
 		func(ctx context.Context) (rueidis.RedisMessage, error) {
 			return w.run(ctx, returns, nil, members...)
@@ -108,17 +108,17 @@ func (p *places) Return(ctx context.Context, members []string) error {
 }
 
 // reportExpired reports the places that the call of a grant has removed. Texts are those of the members.
-func (w *wire) reportExpired(texts []string) {
-	for _, at := range w.plan.holds {
+func (p *protocol) reportExpired(texts []string) {
+	for _, at := range p.plan.holds {
 		if expired, err := strconv.Atoi(texts[at.index]); err == nil {
-			w.plan.client.Engine.ReportExpired(w.members[at.index].name, expired)
+			p.plan.client.Engine.ReportExpired(p.members[at.index].name, expired)
 		}
 	}
 }
 
 // Renew implements hold.Calls.
 func (p *places) Renew(ctx context.Context, members []string) ([]int, error) {
-	w := p.wire()
+	w := p.protocol()
 	return engine.Detach(ctx, func(ctx context.Context) ([]int, error) {
 		message, err := w.eval(ctx, renew, nil, members...)
 		if err != nil {

@@ -26,11 +26,11 @@ type plan struct {
 	timed      bool           // the scripts read the time
 	epochs     bool           // the scripts that take permits read an epoch
 	expires    bool           // a key may lack an expiry, which another program may have left so
-	flat       bool           // a lone Take has a flat reply: see wire.flat
+	flat       bool           // a lone Take has a flat reply: see protocol.flat
 	prefetches bool           // all policies can prefetch
 	shared     bool           // a member is of Redisson's layout
 	holds      []heldMember   // those whose permits are held until they are returned
-	counts     bool           // a member counts denials, so that none is answered from memory
+	countsDenials bool           // a member counts denials, so that none is answered from memory
 	spread     time.Duration  // of the waiters for one permit, if a policy is a bucket: see state.Lag
 	kinds      string         // of the policies, for an Observer
 }
@@ -85,7 +85,7 @@ func planOf(client inside.Client, members []member) *plan {
 			p.holds = append(p.holds, heldMember{i, argument(acquire, members, i) + placeArg})
 		}
 	}
-	p.counts = slices.ContainsFunc(members, isPenalty)
+	p.countsDenials = slices.ContainsFunc(members, isPenalty)
 	return p
 }
 

@@ -79,31 +79,31 @@ func Named(name string, policy Policy) Policy {
 	if name == "" || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r > '~' }) {
 		panic(fmt.Sprintf("limit: Named: the name %q of a policy is empty or not printable ASCII", name))
 	}
-	if n, ok := policy.(named); ok {
+	if n, ok := policy.(namedPolicy); ok {
 		policy = n.Policy
 	}
-	return named{policy, name}
+	return namedPolicy{policy, name}
 }
 
-// named is a policy with a name. The rest of this package knows policies without names.
-type named struct {
+// namedPolicy is a policy with a name. The rest of this package knows policies without names.
+type namedPolicy struct {
 	Policy
 	name string
 }
 
 // Named returns the parts, for package policy.
-func (n named) Named() (name string, policy any) { return n.name, n.Policy }
+func (n namedPolicy) Named() (name string, policy any) { return n.name, n.Policy }
 
 // Policies returns the policies with which the limiter was opened, in order, with their names. The
 // middleware describes them to clients. The rate of a *rratelimiter.Limiter of a [Join] is nil, since
 // it is in Redis. An invalid limiter has none.
 func (l *Limiter) Policies() []Policy {
-	all := make([]Policy, len(l.wire.members))
-	for i, m := range l.wire.members {
+	all := make([]Policy, len(l.protocol.members))
+	for i, m := range l.protocol.members {
 		switch {
 		case m.redisson != nil:
 		case m.described.Shown != "":
-			all[i] = named{m.policy, m.described.Shown}
+			all[i] = namedPolicy{m.policy, m.described.Shown}
 		default:
 			all[i] = m.policy
 		}

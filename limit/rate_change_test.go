@@ -177,7 +177,7 @@ func TestRateLowered_PeekAndDrain_ReportNoMoreThanTheTTL(t *testing.T) {
 			for before := time.Duration(1 << 62); ; {
 				seen := peekAll(t, l)[0]
 				assert.Equal(t, seen, redistest.Result(t, l.Drain, maxPermits))
-				ttl := f.Redis.TTL(l.wire.keys[0])
+				ttl := f.Redis.TTL(l.protocol.keys[0])
 				require.LessOrEqual(t, seen.ResetAfter, ttl)
 				require.LessOrEqual(t, seen.RetryAfter, seen.ResetAfter)
 				require.Less(t, ttl, before, "neither prolongs the state")

@@ -23,14 +23,14 @@ func (f *clocked) ask(l *Limiter, asks ...engine.Ask) *engine.Batch {
 // askFor is ask with a batch.
 func (f *clocked) askFor(l *Limiter, batch *engine.Batch, asks ...engine.Ask) *engine.Batch {
 	f.Helper()
-	p := &l.wire
+	p := &l.protocol
 	for _, ask := range asks {
 		batch.Requests = append(batch.Requests, &engine.Request{Ask: ask})
 	}
 	p.Arguments(batch, time.UnixMicro(f.now))
 	script, keys := p.Script(batch)
 	for again := true; again; {
-		reply, err := l.wire.plan.client.Engine.Eval(f.Context(), nil, script, keys, batch.Args, nil)
+		reply, err := l.protocol.plan.client.Engine.Eval(f.Context(), nil, script, keys, batch.Args, nil)
 		require.NoError(f, err)
 		batch.Reply = reply
 		again, err = p.Answer(batch, reply)
@@ -42,7 +42,7 @@ func (f *clocked) askFor(l *Limiter, batch *engine.Batch, asks ...engine.Ask) *e
 // grantOf returns the grant of a batch, whose age is by the clock of Redis.
 func (f *clocked) grantOf(l *Limiter, batch *engine.Batch) grant {
 	s, _ := batch.Forecast.(*state)
-	of, replied := l.wire.grantOf(batch, s), f.server
+	of, replied := l.protocol.grantOf(batch, s), f.server
 	of.age = func() time.Duration { return micros(f.server - replied) }
 	return of
 }
@@ -58,7 +58,7 @@ func (f *clocked) take(l *Limiter, permits int64) grant {
 // refund returns permits of a grant, and reports the free permits of the first policy.
 func (f *clocked) refund(l *Limiter, of grant, permits int64) rratelimiter.Decision {
 	f.Helper()
-	require.NoError(f, l.wire.refund(f.Context(), permits, of))
+	require.NoError(f, l.protocol.refund(f.Context(), permits, of))
 	return peekAll(f, l)[0]
 }
 

@@ -24,11 +24,11 @@ import (
 func scriptsOf(l *Limiter) map[call]string {
 	all := make(map[call]string)
 	for c := range ownArguments {
-		if c == charge && has(l.wire.members, "function") ||
-			c == pause && !has(l.wire.members, "pause") {
+		if c == charge && has(l.protocol.members, "function") ||
+			c == pause && !has(l.protocol.members, "pause") {
 			continue
 		}
-		all[c] = scriptText(c, l.wire.members)
+		all[c] = scriptText(c, l.protocol.members)
 	}
 	return all
 }
@@ -50,10 +50,10 @@ func limitersToAssemble(f *clocked) map[string]*Limiter {
 	for _, p := range everyPolicy {
 		l := New(f.client, "name", p)
 		require.NoError(f, l.err)
-		all[l.wire.members[0].described.Lua] = l
+		all[l.protocol.members[0].described.Lua] = l
 		two := New(f.client, "name", p, FixedWindow{Permits: 9, Interval: 7 * time.Millisecond})
 		require.NoError(f, two.err)
-		all[l.wire.members[0].described.Lua+"+fixedwindow"] = two
+		all[l.protocol.members[0].described.Lua+"+fixedwindow"] = two
 	}
 	return all
 }

@@ -222,7 +222,7 @@ func TestRefund_LogAndCells_ComesFromItsOwnEntry(t *testing.T) {
 		assert.Equal(t, want, f.refund(l, receipts[3], 1), "a part of the newest")
 		want.Remaining, want.ResetAfter = 6, reset(times[2])
 		assert.Equal(t, want, f.refund(l, receipts[3], 3), "the newest")
-		if entries, err := f.redis.List(l.wire.keys[0]); err == nil {
+		if entries, err := f.redis.List(l.protocol.keys[0]); err == nil {
 			assert.Len(t, entries, 3, "and an empty one")
 		}
 		assert.Equal(t, reset(times[0]), redistest.Result(t, l.Take, 7).RetryAfter)

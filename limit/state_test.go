@@ -24,7 +24,7 @@ func (f *clocked) foreign(policy Policy, text string) {
 	_, err := l.Take(f.Context(), 1)
 	var state *rratelimiter.StateError
 	require.ErrorAs(f, err, &state, text)
-	assert.Equal(f, rratelimiter.StateError{Key: l.wire.keys[1], Value: text}, *state)
+	assert.Equal(f, rratelimiter.StateError{Key: l.protocol.keys[1], Value: text}, *state)
 	require.ErrorAs(f, l.Release(f.Context(), 1), &state, text)
 	_, err = l.Charge(f.Context(), 1)
 	require.ErrorAs(f, err, &state, text)
@@ -71,7 +71,7 @@ func TestPolicies_ForeignState_IsAStateError(t *testing.T) {
 			"a nan 2 3 5", "a inf 2 3 5", "a 1 2 3 5 ", " a 1 2 3 5", "a 1 2.5 3 5", "1 2 3 5",
 		}},
 	} {
-		key := New(f.client, "name", test.policy).wire.keys[0]
+		key := New(f.client, "name", test.policy).protocol.keys[0]
 		for _, text := range test.texts {
 			require.NoError(t, f.redis.Set(key, text))
 			f.foreign(test.policy, text)
@@ -140,9 +140,9 @@ func FuzzState(f *testing.F) {
 		l := New(redis.client, "name", p)
 		redis.redis.FlushAll()
 		if _, isLog := p.(SlidingLog); isLog {
-			redis.redis.Push(l.wire.keys[0], other, text)
+			redis.redis.Push(l.protocol.keys[0], other, text)
 		} else {
-			require.NoError(t, redis.redis.Set(l.wire.keys[0], text))
+			require.NoError(t, redis.redis.Set(l.protocol.keys[0], text))
 		}
 		valid := false
 		check := func(err error, all ...rratelimiter.Decision) {

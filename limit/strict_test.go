@@ -233,7 +233,7 @@ func (s *strictRun) hold(l *Limiter, permits int64, granted *engine.Batch, about
 	epoch := words[0]
 	seen, err := strconv.ParseInt(words[s.word], 10, 64)
 	require.NoError(s, err)
-	p := l.wire.members[0].policy
+	p := l.protocol.members[0].policy
 	if before := s.histories[s.last]; before != nil && s.last != epoch && len(before.grants) > 0 {
 		s.count["history"]++
 		assert.LessOrEqual(s, s.left(p, before, s.now, s.server), 1e-3, "permits of an epoch count after its end: %s", about)
@@ -293,7 +293,7 @@ func (s *strictRun) refund(l *Limiter) string {
 		n = 1 + s.random.Int64N(n)
 	}
 	before := s.text()
-	require.NoError(s, l.wire.refund(s.Context(), n, g.grant))
+	require.NoError(s, l.protocol.refund(s.Context(), n, g.grant))
 	s.count["refund"]++
 	if s.server-g.server > 500_000 {
 		s.count["late refund"]++

@@ -77,7 +77,7 @@ func TestTokenBucket_FastRefill_FillsWithinAMicrosecond(t *testing.T) {
 		f := newClocked(t)
 		l := New(f.client, "name", p)
 		assert.Equal(t, time.Microsecond, redistest.Result(t, l.Take, 1).ResetAfter, "%+v", p)
-		assert.Equal(t, fullFor+time.Millisecond, f.redis.TTL(l.wire.keys[0]))
+		assert.Equal(t, fullFor+time.Millisecond, f.redis.TTL(l.protocol.keys[0]))
 	}
 }
 

@@ -63,7 +63,7 @@ func TestAcquire_WaitersKeyIsUnusable_DecidesWithoutIt(t *testing.T) {
 			InFlight{Permits: 40, Lease: time.Second}}, func(t *testing.T, f *fixture, p Policy) {
 			open := func(c *rratelimiter.Client) Joinable { return New(c, "name", p) }
 			l := New(f.client, "name", p)
-			key := redisx.Beside("waiters", l.wire.keys...)
+			key := redisx.Beside("waiters", l.protocol.keys...)
 			spoil(f, key)
 			done := make(chan struct{})
 			defer close(done)

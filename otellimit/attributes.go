@@ -42,30 +42,30 @@ type labels struct {
 	failure    failure
 }
 
-// measured holds attributes in the forms that instruments accept without an allocation.
-type measured struct {
+// attributeSet holds attributes in the forms that instruments accept without an allocation.
+type attributeSet struct {
 	attrs  []attribute.KeyValue
 	add    []metric.AddOption
 	record []metric.RecordOption
 }
 
-func newMeasured(l labels) *measured {
+func newAttributeSet(l labels) *attributeSet {
 	attrs := slices.DeleteFunc([]attribute.KeyValue{
 		policyKey.String(l.policy), middlewareKey.String(l.middleware), limiterKey.String(l.limiter),
 		nodeKey.String(l.node), sourceKey.String(l.source), resultKey.String(string(l.result)),
 		errorKey.String(string(l.failure)),
 	}, func(kv attribute.KeyValue) bool { return kv.Value.AsString() == "" })
 	opt := metric.WithAttributeSet(attribute.NewSet(slices.Clone(attrs)...)) // NewSet sorts its argument
-	return &measured{attrs, []metric.AddOption{opt}, []metric.RecordOption{opt}}
+	return &attributeSet{attrs, []metric.AddOption{opt}, []metric.RecordOption{opt}}
 }
 
-// registry keeps the measured of labels. A lookup does not allocate.
+// registry keeps the attributes of labels. A lookup does not allocate.
 type registry struct {
 	mu   sync.RWMutex
-	made map[labels]*measured
+	made map[labels]*attributeSet
 }
 
-func (r *registry) of(l labels) *measured {
+func (r *registry) of(l labels) *attributeSet {
 	r.mu.RLock()
 	found := r.made[l]
 	r.mu.RUnlock()
@@ -75,7 +75,7 @@ func (r *registry) of(l labels) *measured {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.made[l] == nil {
-		r.made[l] = newMeasured(l)
+		r.made[l] = newAttributeSet(l)
 	}
 	return r.made[l]
 }

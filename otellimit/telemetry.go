@@ -90,7 +90,7 @@ func New(opts ...Option) (telemetry *Telemetry, err error) {
 	}
 	return &Telemetry{
 		instruments: made, tracer: s.tracers.Tracer(scope), spansAfter: s.spansAfter, names: listed,
-		registry: registry{made: make(map[labels]*measured)},
+		registry: registry{made: make(map[labels]*attributeSet)},
 	}, nil
 }
 
@@ -159,7 +159,7 @@ func (t *Telemetry) labels(policy, name string) labels {
 }
 
 // span records a call that waited as a child of the caller's span, with the times of the call.
-func (t *Telemetry) span(ctx context.Context, d rratelimiter.DecisionInfo, m *measured) {
+func (t *Telemetry) span(ctx context.Context, d rratelimiter.DecisionInfo, m *attributeSet) {
 	end := time.Now()
 	_, span := t.tracer.Start(ctx, "rratelimiter.wait",
 		trace.WithTimestamp(end.Add(-d.Took)),

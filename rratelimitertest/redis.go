@@ -23,7 +23,7 @@ func start() (*Redis, error) {
 	if err == nil {
 		copyTakesTTL(r.server)
 	}
-	r.client = failing{client, new(atomic.Pointer[error])}
+	r.client = failingClient{client, new(atomic.Pointer[error])}
 	return r, err
 }
 

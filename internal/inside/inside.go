@@ -143,8 +143,8 @@ type Limiter struct {
 	Release func(ctx context.Context, permits int64) error
 	Refund  func(ctx context.Context, permits int64, member string, granted int64, at string) error
 
-	// CountDrift corrects drift in the background, if a count of the limiter's permits is due.
-	CountDrift func()
+	// RecountIfDue corrects drift in the background, if a count of the limiter's permits is due.
+	RecountIfDue func()
 
 	// Recount counts the permits of the limiter at once, which corrects drift.
 	Recount func(ctx context.Context) error

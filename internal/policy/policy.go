@@ -186,7 +186,7 @@ func (k Kind[P]) untyped() Kind[any] {
 // Of returns the description of a policy. It returns false for a value of another type, as nil and
 // a pointer to a policy. One of limit.Named still has its name.
 func Of(p any) (d Description, ok bool) {
-	if n, isNamed := p.(named); isNamed {
+	if n, isNamed := p.(namedPolicy); isNamed {
 		d, ok = Of(Plain(p))
 		d.Shown, _ = n.Named()
 		return d, ok
@@ -198,14 +198,14 @@ func Of(p any) (d Description, ok bool) {
 	return k.Describe(p), true
 }
 
-// named is a policy with a name of the user.
-type named interface {
+// namedPolicy is a policy with a name of the user.
+type namedPolicy interface {
 	Named() (name string, policy any)
 }
 
 // Plain returns a policy without its name.
 func Plain(p any) any {
-	if n, ok := p.(named); ok {
+	if n, ok := p.(namedPolicy); ok {
 		_, p = n.Named()
 	}
 	return p

@@ -29,9 +29,9 @@ func Away(err error) bool {
 	return errors.As(err, &network) || errors.Is(err, io.EOF)
 }
 
-// reconnecting is a client whose calls fail until it has connected. It connects again if its server becomes a
+// redialClient is a client whose calls fail until it has connected. It connects again if its server becomes a
 // replica.
-type reconnecting struct {
+type redialClient struct {
 	connect func() (rueidis.Client, error)
 	client  atomic.Pointer[rueidis.Client] // one that cannot dial, then one that connect returned
 	known   atomic.Pointer[rueidis.Client] // the one that connect returned
@@ -55,8 +55,8 @@ const (
 	replacedFor = 10 * time.Second
 )
 
-func newReconnecting(connect func() (rueidis.Client, error)) *reconnecting {
-	r := &reconnecting{connect: connect, open: make(map[rueidis.Client]bool)}
+func newRedialClient(connect func() (rueidis.Client, error)) *redialClient {
+	r := &redialClient{connect: connect, open: make(map[rueidis.Client]bool)}
 	r.closed, r.end = context.WithCancel(context.Background())
 	return r
 }
@@ -64,7 +64,7 @@ func newReconnecting(connect func() (rueidis.Client, error)) *reconnecting {
 // Late returns a client whose calls fail until connect returns a client, which is called every second.
 // They fail with its last error, at first with failure. Then it is a client of Redial. Close ends the attempts.
 func Late(failure error, connect func() (rueidis.Client, error)) rueidis.Client {
-	r := newReconnecting(connect)
+	r := newRedialClient(connect)
 	r.failure.Store(&failure)
 	// NewClient returns a client of a single server also if it cannot dial.
 	r.none, _ = rueidis.NewClient(rueidis.ClientOption{
@@ -79,7 +79,7 @@ func Late(failure error, connect func() (rueidis.Client, error)) rueidis.Client 
 	return r
 }
 
-func (r *reconnecting) connectFirst() {
+func (r *redialClient) connectFirst() {
 	for {
 		select {
 		case <-r.closed.Done():
@@ -100,7 +100,7 @@ func (r *reconnecting) connectFirst() {
 }
 
 // use makes a client the one for commands. It returns false after Close.
-func (r *reconnecting) use(client rueidis.Client) bool {
+func (r *redialClient) use(client rueidis.Client) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed.Err() != nil {
@@ -119,13 +119,13 @@ func Redial(client rueidis.Client, connect func() (rueidis.Client, error)) rueid
 	if client.Mode() != rueidis.ClientModeStandalone {
 		return client
 	}
-	r := newReconnecting(connect)
+	r := newRedialClient(connect)
 	r.use(client)
 	return r
 }
 
 // check begins a redial if an error is the reply of a replica, one for all callers and at most one a second.
-func (r *reconnecting) check(client rueidis.Client, err error) {
+func (r *redialClient) check(client rueidis.Client, err error) {
 	if err == nil || !isFromReplica(err) || client.Mode() != rueidis.ClientModeStandalone {
 		return
 	}
@@ -140,7 +140,7 @@ func (r *reconnecting) check(client rueidis.Client, err error) {
 
 // redial replaces a client, unless the server that it reaches is a replica as well. Calls in flight end on
 // the client that was replaced.
-func (r *reconnecting) redial(before rueidis.Client) {
+func (r *redialClient) redial(before rueidis.Client) {
 	client, err := r.connect()
 	switch {
 	case err == nil && client.Mode() == rueidis.ClientModeStandalone && !saysReplica(r.closed, client) && r.use(client):
@@ -153,7 +153,7 @@ func (r *reconnecting) redial(before rueidis.Client) {
 	r.redialed, r.redialing = time.Now(), false
 }
 
-func (r *reconnecting) closeReplaced(client rueidis.Client) {
+func (r *redialClient) closeReplaced(client rueidis.Client) {
 	r.mu.Lock()
 	open := r.open[client] // false after Close
 	delete(r.open, client)
@@ -174,11 +174,11 @@ func saysReplica(ctx context.Context, client rueidis.Client) bool {
 	return err == nil && name != "" && name != "master"
 }
 
-func (r *reconnecting) now() rueidis.Client { return *r.client.Load() }
+func (r *redialClient) now() rueidis.Client { return *r.client.Load() }
 
 // ready returns the client for commands. If they were built before the client of a cluster was there, it
 // is the one that cannot dial: they have no slot, and that client would panic.
-func (r *reconnecting) ready(commands ...rueidis.Completed) rueidis.Client {
+func (r *redialClient) ready(commands ...rueidis.Completed) rueidis.Client {
 	client := r.now()
 	if client == r.none || client.Mode() != rueidis.ClientModeCluster {
 		return client
@@ -192,23 +192,23 @@ func (r *reconnecting) ready(commands ...rueidis.Completed) rueidis.Client {
 
 // The methods of rueidis.Client.
 
-func (r *reconnecting) B() rueidis.Builder { return r.now().B() }
+func (r *redialClient) B() rueidis.Builder { return r.now().B() }
 
-func (r *reconnecting) Mode() rueidis.ClientMode {
+func (r *redialClient) Mode() rueidis.ClientMode {
 	if client := r.known.Load(); client != nil {
 		return (*client).Mode()
 	}
 	return r.none.Mode()
 }
 
-func (r *reconnecting) Nodes() map[string]rueidis.Client {
+func (r *redialClient) Nodes() map[string]rueidis.Client {
 	if client := r.now(); client != r.none {
 		return client.Nodes()
 	}
 	return nil
 }
 
-func (r *reconnecting) Close() {
+func (r *redialClient) Close() {
 	r.end()
 	r.mu.Lock()
 	open := slices.Collect(maps.Keys(r.open))
@@ -219,14 +219,14 @@ func (r *reconnecting) Close() {
 	}
 }
 
-func (r *reconnecting) Do(ctx context.Context, command rueidis.Completed) rueidis.RedisResult {
+func (r *redialClient) Do(ctx context.Context, command rueidis.Completed) rueidis.RedisResult {
 	client := r.ready(command)
 	result := client.Do(ctx, command)
 	r.check(client, result.Error())
 	return result
 }
 
-func (r *reconnecting) DoMulti(ctx context.Context, commands ...rueidis.Completed) []rueidis.RedisResult {
+func (r *redialClient) DoMulti(ctx context.Context, commands ...rueidis.Completed) []rueidis.RedisResult {
 	client := r.ready(commands...)
 	results := client.DoMulti(ctx, commands...)
 	for _, result := range results {
@@ -235,11 +235,11 @@ func (r *reconnecting) DoMulti(ctx context.Context, commands ...rueidis.Complete
 	return results
 }
 
-func (r *reconnecting) DoCache(ctx context.Context, command rueidis.Cacheable, ttl time.Duration) rueidis.RedisResult {
+func (r *redialClient) DoCache(ctx context.Context, command rueidis.Cacheable, ttl time.Duration) rueidis.RedisResult {
 	return r.ready(rueidis.Completed(command)).DoCache(ctx, command, ttl)
 }
 
-func (r *reconnecting) DoMultiCache(ctx context.Context, commands ...rueidis.CacheableTTL) []rueidis.RedisResult {
+func (r *redialClient) DoMultiCache(ctx context.Context, commands ...rueidis.CacheableTTL) []rueidis.RedisResult {
 	plain := make([]rueidis.Completed, len(commands))
 	for i, c := range commands {
 		plain[i] = rueidis.Completed(c.Cmd)
@@ -247,17 +247,17 @@ func (r *reconnecting) DoMultiCache(ctx context.Context, commands ...rueidis.Cac
 	return r.ready(plain...).DoMultiCache(ctx, commands...)
 }
 
-func (r *reconnecting) DoStream(ctx context.Context, command rueidis.Completed) rueidis.RedisResultStream {
+func (r *redialClient) DoStream(ctx context.Context, command rueidis.Completed) rueidis.RedisResultStream {
 	return r.ready(command).DoStream(ctx, command)
 }
 
-func (r *reconnecting) DoMultiStream(ctx context.Context,
+func (r *redialClient) DoMultiStream(ctx context.Context,
 	commands ...rueidis.Completed) rueidis.MultiRedisResultStream {
 	return r.ready(commands...).DoMultiStream(ctx, commands...)
 }
 
 // Receive goes on when the client that it began on is replaced and closed.
-func (r *reconnecting) Receive(ctx context.Context, subscribe rueidis.Completed,
+func (r *redialClient) Receive(ctx context.Context, subscribe rueidis.Completed,
 	each func(rueidis.PubSubMessage)) error {
 	for {
 		client := r.ready(subscribe)
@@ -268,8 +268,8 @@ func (r *reconnecting) Receive(ctx context.Context, subscribe rueidis.Completed,
 	}
 }
 
-func (r *reconnecting) Dedicated(use func(rueidis.DedicatedClient) error) error {
+func (r *redialClient) Dedicated(use func(rueidis.DedicatedClient) error) error {
 	return r.now().Dedicated(use)
 }
 
-func (r *reconnecting) Dedicate() (rueidis.DedicatedClient, func()) { return r.now().Dedicate() }
+func (r *redialClient) Dedicate() (rueidis.DedicatedClient, func()) { return r.now().Dedicate() }

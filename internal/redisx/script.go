@@ -111,12 +111,12 @@ const longestPause = 90 * time.Millisecond
 // attendedPauses is the number of pauses of a call with a caller: together a quarter of a second.
 const attendedPauses = 9
 
-// untilEnd is the key of a context's value, with which a call is repeated until the context ends.
-type untilEnd struct{}
+// untilEndKey is the key of a context's value, with which a call is repeated until the context ends.
+type untilEndKey struct{}
 
 // RetryUntilEnd returns a context with which Again has a call repeated until the context ends.
 func RetryUntilEnd(ctx context.Context) context.Context {
-	return context.WithValue(ctx, untilEnd{}, true)
+	return context.WithValue(ctx, untilEndKey{}, true)
 }
 
 // Again reports whether a call that a cluster rejected before it ran is to be made again, and pauses before
@@ -135,7 +135,7 @@ func Again(ctx context.Context, err error, attempt int) bool {
 		return false
 	case attempt <= attendedPauses:
 		time.Sleep(min(time.Millisecond<<(attempt-1), 64*time.Millisecond))
-	case ctx.Value(untilEnd{}) != nil:
+	case ctx.Value(untilEndKey{}) != nil:
 		time.Sleep(longestPause)
 	default:
 		return false

@@ -159,17 +159,17 @@ func (a *app) limiter(ctx context.Context, name string, given []names.Given, all
 // timelineSteps is the resolution of returning permits: steps per interval.
 const timelineSteps = 20
 
-type seen struct {
+type sampleFlags struct {
 	every time.Duration
 	count int
 }
 
-func (s *seen) flags(cmd *cobra.Command, every time.Duration) {
+func (s *sampleFlags) flags(cmd *cobra.Command, every time.Duration) {
 	cmd.Flags().DurationVar(&s.every, "every", every, "time between two samples")
 	cmd.Flags().IntVar(&s.count, "count", 0, "end after this number of samples; 0 for never")
 }
 
-func (s *seen) check() error {
+func (s *sampleFlags) check() error {
 	if s.every < 50*time.Millisecond || s.count < 0 {
 		return fmt.Errorf("--every %v --count %d: want at least 50ms, and a count of 0 or more", s.every, s.count)
 	}
@@ -177,7 +177,7 @@ func (s *seen) check() error {
 }
 
 func (a *app) watch() *cobra.Command {
-	var s seen
+	var s sampleFlags
 	var policies []string
 	cmd := &cobra.Command{
 		Use:   "watch NAME...",
@@ -207,7 +207,7 @@ It cannot show waiting callers, since Redis does not know them.`,
 }
 
 func (a *app) demo() *cobra.Command {
-	var s seen
+	var s sampleFlags
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Show watch on an in-memory Redis with some callers",

@@ -159,8 +159,8 @@ func TestJSONPage_Types_AreTheOutput(t *testing.T) {
 			command string
 			value   any
 		}{
-			{"ls", report.List{}}, {"show", report.Limiter{}}, {"watch", watch.Sample{}}, {"try", tried{}}, {"set", setting{}},
-			{"release", released{}}, {"reset", wasReset{}}, {"pause", paused{}}, {"audit", report.Audit{}},
+			{"ls", report.List{}}, {"show", report.Limiter{}}, {"watch", watch.Sample{}}, {"try", tryResult{}}, {"set", setting{}},
+			{"release", releaseResult{}}, {"reset", resetResult{}}, {"pause", pauseResult{}}, {"audit", report.Audit{}},
 			{"check", []checkedFile{}},
 		} {
 			all.WriteString("type " + output.command + " = " + shape(reflect.TypeOf(output.value), "") + "\n")

@@ -259,12 +259,12 @@ limit.Pause; others go on. The longest pause of a program does not bound this co
 					text += ", in programs whose limiter has a limit.Pause"
 				}
 			}
-			return a.print(paused{names.Name(name), rest.Milliseconds()}, func(w *strings.Builder) { fmt.Fprintln(w, text) })
+			return a.print(pauseResult{names.Name(name), rest.Milliseconds()}, func(w *strings.Builder) { fmt.Fprintln(w, text) })
 		},
 	}
 }
 
-type paused struct {
+type pauseResult struct {
 	Limiter names.Name `json:"limiter"`
 	Rest    int64      `json:"paused_ms"`
 }

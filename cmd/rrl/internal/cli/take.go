@@ -73,7 +73,7 @@ func (t *target) open(ctx context.Context, a *app, name string) (taker, error) {
 	return l, nil
 }
 
-type tried struct {
+type tryResult struct {
 	Limiter    names.Name `json:"limiter"`
 	Permits    int64      `json:"permits"`
 	Allowed    bool       `json:"allowed"`
@@ -83,12 +83,12 @@ type tried struct {
 	ResetAfter int64      `json:"reset_after_ms"`
 }
 
-type released struct {
+type releaseResult struct {
 	Limiter names.Name `json:"limiter"`
 	AtMost  int64      `json:"released_at_most"`
 }
 
-func (t tried) text(w *strings.Builder) {
+func (t tryResult) text(w *strings.Builder) {
 	if t.Allowed {
 		fmt.Fprintf(w, "granted: %d of %s, %d left of %d\n", t.Permits, names.Quote(string(t.Limiter)), t.Remaining, t.Limit)
 		return
@@ -130,7 +130,7 @@ func (a *app) try() *cobra.Command {
 			if err != nil {
 				return a.explain(err)
 			}
-			result := tried{names.Name(args[0]), t.permits, d.Allowed, d.Limit, d.Remaining, millis(d.RetryAfter),
+			result := tryResult{names.Name(args[0]), t.permits, d.Allowed, d.Limit, d.Remaining, millis(d.RetryAfter),
 				millis(d.ResetAfter)}
 			if err := a.print(result, result.text); err != nil {
 				return err
@@ -164,7 +164,7 @@ func (a *app) release() *cobra.Command {
 			if err := l.Release(ctx, t.permits); err != nil {
 				return a.explain(err)
 			}
-			done := released{names.Name(args[0]), t.permits}
+			done := releaseResult{names.Name(args[0]), t.permits}
 			return a.print(done, func(w *strings.Builder) {
 				fmt.Fprintf(w, "released: up to %d of %s\n", t.permits, names.Quote(args[0]))
 			})
@@ -221,7 +221,7 @@ these alone. Without --yes it shows what it would free.`,
 				if err := r.limiter.Reset(ctx); err != nil {
 					return a.explain(err)
 				}
-				done := wasReset{names.Name(name), r.what, r.taken}
+				done := resetResult{names.Name(name), r.what, r.taken}
 				err := a.print(done, func(w *strings.Builder) {
 					fmt.Fprintf(w, "reset: %s %s, %s\n", names.Quote(name), r.what, permits(r.taken))
 				})
@@ -239,13 +239,13 @@ these alone. Without --yes it shows what it would free.`,
 	return cmd
 }
 
-type resetting struct {
+type reset struct {
 	what    string
 	taken   int64
 	limiter interface{ Reset(context.Context) error }
 }
 
-type wasReset struct {
+type resetResult struct {
 	Limiter names.Name `json:"limiter"`
 	What    string     `json:"reset"`
 	Taken   int64      `json:"taken"`
@@ -253,7 +253,7 @@ type wasReset struct {
 
 // effect describes what resetting all would do. A limiter that grants on credit can deny without taken
 // permits.
-func effect(name string, all []resetting) string {
+func effect(name string, all []reset) string {
 	var sum int64
 	for _, r := range all {
 		sum += r.taken
@@ -271,8 +271,8 @@ func permits(n int64) string {
 	return report.Plural(n, "permit")
 }
 
-func (a *app) resets(name, client string, found *inspect.Found) []resetting {
-	var all []resetting
+func (a *app) resets(name, client string, found *inspect.Found) []reset {
+	var all []reset
 	for _, l := range found.Redisson {
 		for _, p := range l.Pairs {
 			if client != "" && p.Client != client {
@@ -286,12 +286,12 @@ func (a *app) resets(name, client string, found *inspect.Found) []resetting {
 				}
 				what, options = "client "+p.Client, append(options, rratelimiter.WithClientID(id))
 			}
-			all = append(all, resetting{what, p.Taken, limit.Join(a.limiters(options...).Limiter(name))})
+			all = append(all, reset{what, p.Taken, limit.Join(a.limiters(options...).Limiter(name))})
 		}
 	}
 	for _, p := range found.Policies {
 		if client == "" && p.TTL != inspect.NoKey && len(p.Wrong) == 0 {
-			all = append(all, resetting{p.Stored.String(), p.Taken, limit.New(a.limiters(), name, p.Stored.Policy)})
+			all = append(all, reset{p.Stored.String(), p.Taken, limit.New(a.limiters(), name, p.Stored.Policy)})
 		}
 	}
 	return all

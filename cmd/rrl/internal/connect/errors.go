@@ -32,26 +32,26 @@ func (r *Redis) Explain(err error) error {
 // Explain is like Redis.Explain for one node.
 func (n Node) Explain(err error) error { return explain(err, n.Where, "") }
 
-// away is the error of a server that may answer later.
-type away struct{ error }
+// awayError is the error of a server that may answer later.
+type awayError struct{ error }
 
-func (a away) Unwrap() error { return a.error }
+func (a awayError) Unwrap() error { return a.error }
 
-func awayf(format string, values ...any) error { return away{fmt.Errorf(format, values...)} }
+func awayf(format string, values ...any) error { return awayError{fmt.Errorf(format, values...)} }
 
 // IsAway reports whether an error may pass: the server does not answer, or is not ready. A rejection by a
 // server does not pass.
 func IsAway(err error) bool {
-	var a away
+	var a awayError
 	return errors.As(err, &a)
 }
 
-// down is the error of a whole cluster.
-type down struct{ error }
+// clusterError is the error of a whole cluster.
+type clusterError struct{ error }
 
 // IsUnreached reports whether one server, and not the whole cluster, does not answer or is not ready.
 func IsUnreached(err error) bool {
-	var d down
+	var d clusterError
 	return IsAway(err) && !errors.As(err, &d)
 }
 
@@ -143,7 +143,7 @@ func explainSaid(said *rueidis.RedisError, err error, where, name string) error 
 	case "READONLY":
 		return fmt.Errorf("%s is a replica and rejects changes: name its master by --redis", where)
 	case "CLUSTERDOWN":
-		return away{down{fmt.Errorf("the cluster of %s is down (%s): CLUSTER NODES shows which node is missing",
+		return awayError{clusterError{fmt.Errorf("the cluster of %s is down (%s): CLUSTER NODES shows which node is missing",
 			where, text)}}
 	}
 	if redisx.Away(err) {

@@ -40,12 +40,12 @@ type Watcher struct {
 	Names  []string
 	Given  []names.Given // policies of package limit with known limits
 
-	known  []*known
+	histories []*history
 	search time.Time // the time of the next search for clients and policies
 }
 
-// known has the samples of a name.
-type known struct {
+// history has the samples of a name.
+type history struct {
 	name   string
 	found  *inspect.Found // nil until a search
 	last   []Sample       // the latest ones
@@ -63,14 +63,14 @@ const between = 20
 // time. Of a name that it cannot read, it returns the samples before without their figures. It also returns the
 // number of names that it has read, and the first error.
 func (w *Watcher) Look(ctx context.Context) (all []Sample, read int, err error) {
-	if w.known == nil {
+	if w.histories == nil {
 		for _, name := range w.Names {
-			w.known = append(w.known, &known{name: name})
+			w.histories = append(w.histories, &history{name: name})
 		}
 	}
 	now, searched := w.Reader.Now(), time.Duration(0)
 	again := !now.Before(w.search)
-	for _, k := range w.known {
+	for _, k := range w.histories {
 		if again {
 			k.found = nil
 		}
@@ -92,7 +92,7 @@ func (w *Watcher) Look(ctx context.Context) (all []Sample, read int, err error) 
 	return all, read, err
 }
 
-func (w *Watcher) look(ctx context.Context, now time.Time, k *known) (_ []Sample, err error) {
+func (w *Watcher) look(ctx context.Context, now time.Time, k *history) (_ []Sample, err error) {
 	if k.found != nil {
 		err = w.Reader.Refresh(ctx, k.name, k.found, pages)
 	} else {
@@ -106,7 +106,7 @@ func (w *Watcher) look(ctx context.Context, now time.Time, k *known) (_ []Sample
 
 // without returns the samples to show after a failure: those before, without figures. The next Look searches
 // again.
-func (k *known) without(now time.Time, err error) []Sample {
+func (k *history) without(now time.Time, err error) []Sample {
 	k.found = nil
 	samples := slices.Clone(k.last)
 	if len(samples) == 0 {
@@ -119,7 +119,7 @@ func (k *known) without(now time.Time, err error) []Sample {
 	return samples
 }
 
-func (w *Watcher) samples(ctx context.Context, now time.Time, k *known) ([]Sample, error) {
+func (w *Watcher) samples(ctx context.Context, now time.Time, k *history) ([]Sample, error) {
 	since, looked := k.before, k.before != 0
 	k.before = now.UnixMilli()
 	var all []Sample
@@ -183,7 +183,7 @@ func (w *Watcher) samples(ctx context.Context, now time.Time, k *known) ([]Sampl
 
 // policies returns the policies of a name. A given policy without a key counts only if the name has no
 // Redisson limiter.
-func (k *known) policies() []*inspect.Policy {
+func (k *history) policies() []*inspect.Policy {
 	if len(k.found.Redisson) == 0 {
 		return k.found.Policies
 	}

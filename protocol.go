@@ -6,9 +6,9 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
-// wire is a limiter as Redis has it: its keys, and the calls of its scripts. It is the engine's
+// protocol is a limiter as Redis has it: its keys, and the calls of its scripts. It is the engine's
 // Protocol.
-type wire struct {
+type protocol struct {
 	client *Client
 	name   string // as the Limiter was opened
 	keys   limiterKeys
@@ -20,9 +20,9 @@ type wire struct {
 // namedKeys returns the keys that a script gets: only those of an OVERALL limiter, unless the limiter
 // is known to be PER_CLIENT. If the script needs the others, it replies so. The reason: while a slot
 // migrates, a cluster refuses a script that names a key which does not exist.
-func (w *wire) namedKeys(all bool) []string {
-	if all || w.hint().seen.isPerClient() {
-		return w.keys[:]
+func (p *protocol) namedKeys(all bool) []string {
+	if all || p.hint().rate.isPerClient() {
+		return p.keys[:]
 	}
-	return w.keys[:sharedKeys]
+	return p.keys[:sharedKeys]
 }

@@ -50,7 +50,7 @@ func TestCluster_NodesDisagree_CallsTryTenTimesASecond(t *testing.T) {
 			time.Sleep(time.Second) // what the call began ends
 			commands := 1
 			if name == "SizeInMemory" {
-				commands = len(l.wire.keys) // in a pipeline
+				commands = len(l.protocol.keys) // in a pipeline
 			}
 			check(name, 5*time.Second, commands)
 		}
@@ -91,7 +91,7 @@ func FuzzNames(f *testing.F) {
 		}
 		want := limiterKeys{name, prefix + ":value", prefix + ":permits", prefix + ":value:" + id.String(),
 			prefix + ":permits:" + id.String()}
-		require.Equal(t, want, l.wire.keys)
+		require.Equal(t, want, l.protocol.keys)
 
 		slots := make([]uint16, len(want))
 		for i, key := range want {
@@ -166,7 +166,7 @@ func (f *fixture) hint() string {
 
 // run runs a script as it is.
 func (f *fixture) run(script *redisx.Script, l *Limiter, args ...string) (rueidis.RedisMessage, error) {
-	return l.wire.client.engine.Eval(f.Context(), nil, script, l.wire.keys[:], args, nil)
+	return l.protocol.client.engine.Eval(f.Context(), nil, script, l.protocol.keys[:], args, nil)
 }
 
 func (f *fixture) nowText() string { return strconv.FormatInt(time.Now().UnixMilli(), 10) }
@@ -206,9 +206,9 @@ func (f *fixture) fill(l *Limiter, grants int, sizes ...int64) {
 	for i := 1; i < grants; i++ {
 		time.Sleep(time.Millisecond)
 		synctest.Wait() // a count of the grants must not come between
-		n, now := sizes[i%len(sizes)], float64(timeOf(l.wire.client.nowText()))
-		f.RequireNoError(f.Redis.ZAdd(l.wire.keys[permits], now, l.wire.client.member(n, false)))
-		f.RequireNoError(f.Redis.Incr(l.wire.keys[value], -int(n)))
+		n, now := sizes[i%len(sizes)], float64(timeOf(l.protocol.client.nowText()))
+		f.RequireNoError(f.Redis.ZAdd(l.protocol.keys[permits], now, l.protocol.client.member(n, false)))
+		f.RequireNoError(f.Redis.Incr(l.protocol.keys[value], -int(n)))
 	}
 	time.Sleep(time.Millisecond)
 }

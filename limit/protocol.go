@@ -14,12 +14,12 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
-// wire is a limiter as its scripts see it. It makes their arguments and reads their replies:
+// protocol is a limiter as its scripts see it. It makes their arguments and reads their replies:
 //   - The engine sends requests for permits, several in one call, by its protocol (acquire.go).
 //   - Every other call is one request, which eval sends (change.go).
 //
 // read reads all full replies. A state computes decisions from one (forecast.go).
-type wire struct {
+type protocol struct {
 	plan      *plan
 	name      string // that the limiter was opened with
 	members   []member
@@ -28,36 +28,37 @@ type wire struct {
 }
 
 // ask runs a script that replies the state of all members.
-func (w *wire) ask(ctx context.Context, c call, own ...string) (*state, error) {
-	message, err := w.eval(ctx, c, func() []string { return own })
+func (p *protocol) ask(ctx context.Context, c call, own ...string) (*state, error) {
+	message, err := p.eval(ctx, c, func() []string { return own })
 	if err != nil {
 		return nil, err
 	}
-	s, _, err := w.read(message, false)
+	s, _, err := p.read(message, false)
 	return s, err
 }
 
 // eval runs a script, and repeats it as often as the script wants. Its arguments are its own, the time and the
 // epoch, those of the members, and the last ones.
-func (w *wire) eval(ctx context.Context, c call, own func() []string, last ...string) (rueidis.RedisMessage, error) {
-	g := w.plan.client.Engine
+func (p *protocol) eval(ctx context.Context, c call, own func() []string,
+	last ...string) (rueidis.RedisMessage, error) {
+	g := p.plan.client.Engine
 	dated := func() []string {
 		now := g.Now()
 		var args []string
 		if own != nil {
 			args = slices.Clone(own())
 		}
-		args = w.plan.fixed(w.plan.timed, w.plan.epochs && takes(c), args, now)
-		return callArguments(args, w.members, now)
+		args = p.plan.fixed(p.plan.timed, p.plan.epochs && takes(c), args, now)
+		return callArguments(args, p.members, now)
 	}
 	args := append(dated(), last...)
 	var before []redisx.Call
 	initialized := 0
 	for calls := 1; ; calls++ {
-		message, err := g.Eval(ctx, before, scriptFor(c, w.members), w.keys, args,
+		message, err := g.Eval(ctx, before, scriptFor(c, p.members), p.keys, args,
 			func(args []string) { copy(args, dated()) })
 		if err != nil {
-			return message, w.Explain(ctx, err)
+			return message, p.Explain(ctx, err)
 		}
 		before = nil
 		switch reply := redisx.ReadReply(message); reply.Number() {
@@ -65,17 +66,17 @@ func (w *wire) eval(ctx context.Context, c call, own func() []string, last ...st
 			if c == release || initialized == engine.MaxInitial {
 				return message, nil
 			}
-			if before = w.initial(); before == nil {
+			if before = p.initial(); before == nil {
 				return message, nil
 			}
 			initialized++
 		case replyAgain:
-			next, again := nextCall(c, w.members, reply, args)
+			next, again := nextCall(c, p.members, reply, args)
 			if !again {
 				return message, nil
 			}
 			if err := engine.Repeat(ctx, calls); err != nil {
-				return message, w.Explain(ctx, err)
+				return message, p.Explain(ctx, err)
 			}
 			args = next
 		default:
@@ -85,18 +86,18 @@ func (w *wire) eval(ctx context.Context, c call, own func() []string, last ...st
 }
 
 // run is eval for a script that replies a number.
-func (w *wire) run(ctx context.Context, c call, own func() []string, last ...string) (rueidis.RedisMessage, error) {
-	message, err := w.eval(ctx, c, own, last...)
+func (p *protocol) run(ctx context.Context, c call, own func() []string, last ...string) (rueidis.RedisMessage, error) {
+	message, err := p.eval(ctx, c, own, last...)
 	if err == nil && !message.IsInt64() {
-		_, _, err = w.read(message, false) // why it stopped
-		err = cmp.Or(err, w.unexpected(message))
+		_, _, err = p.read(message, false) // why it stopped
+		err = cmp.Or(err, p.unexpected(message))
 	}
 	return message, err
 }
 
 // initial returns the calls that set the initial rates of joined limiters, or nil.
-func (w *wire) initial() (calls []redisx.Call) {
-	for _, m := range w.members {
+func (p *protocol) initial() (calls []redisx.Call) {
+	for _, m := range p.members {
 		if m.redisson != nil {
 			calls = append(calls, m.redisson.Initial...)
 		}
@@ -105,27 +106,27 @@ func (w *wire) initial() (calls []redisx.Call) {
 }
 
 // AboveLimit returns the error of a request for more permits than can ever be granted.
-func (w *wire) AboveLimit(permits, limit int64) error {
-	return fmt.Errorf("%w: %d requested of %q, which can never grant more than %d", rratelimiter.ErrPermitsExceedRate,
-		permits, w.name, limit)
+func (p *protocol) AboveLimit(permits, limit int64) error {
+	return fmt.Errorf("%p: %d requested of %q, which can never grant more than %d", rratelimiter.ErrPermitsExceedRate,
+		permits, p.name, limit)
 }
 
 // Explain adds the limiter to the error of a call. If a key has another type, it returns a
 // StateError for that key.
-func (w *wire) Explain(ctx context.Context, err error) error {
+func (p *protocol) Explain(ctx context.Context, err error) error {
 	var types []string
-	for _, m := range w.members {
+	for _, m := range p.members {
 		types = append(types, m.types()...)
 	}
-	if key, typ := redisx.WrongType(ctx, w.plan.client.Engine.Redis(), err, w.keys, types); key != "" {
+	if key, typ := redisx.WrongType(ctx, p.plan.client.Engine.Redis(), err, p.keys, types); key != "" {
 		return &rratelimiter.StateError{Key: key, Value: typ}
 	}
-	return fmt.Errorf("limit: limiter %q: %w", w.name, err)
+	return fmt.Errorf("limit: limiter %q: %p", p.name, err)
 }
 
 // unexpected returns the error of a reply of another version.
-func (w *wire) unexpected(message rueidis.RedisMessage) error {
-	return fmt.Errorf("limit: limiter %q: the script replied %s, which this version does not know", w.name,
+func (p *protocol) unexpected(message rueidis.RedisMessage) error {
+	return fmt.Errorf("limit: limiter %q: the script replied %s, which this version does not know", p.name,
 		message.String())
 }
 
@@ -166,13 +167,13 @@ func nextCall(c call, members []member, r redisx.Reply, args []string) (next []s
 }
 
 // read reads a full reply, of a call that shares permits with the waiters of other Clients or of another one.
-func (w *wire) read(message rueidis.RedisMessage, shares bool) (s *state, letters string, err error) {
+func (p *protocol) read(message rueidis.RedisMessage, shares bool) (s *state, letters string, err error) {
 	r := redisx.ReadReply(message)
 	if code := r.Number(); code != replyDone {
-		return nil, "", w.stopped(code, r, message)
+		return nil, "", p.stopped(code, r, message)
 	}
-	s, letters = &state{most: w.plan.most, plan: w.plan}, r.Text()
-	for _, m := range w.members {
+	s, letters = &state{most: p.plan.most, plan: p.plan}, r.Text()
+	for _, m := range p.members {
 		s.add(m, &r)
 	}
 	of := 0
@@ -187,20 +188,20 @@ func (w *wire) read(message rueidis.RedisMessage, shares bool) (s *state, letter
 		s.shared.Slow, s.rank, s.shared.Moved = micros(r.Number()), micros(r.Number()), micros(r.Number())
 	}
 	if !r.Ended() {
-		return nil, "", w.unexpected(message)
+		return nil, "", p.unexpected(message)
 	}
 	return s, letters, nil
 }
 
 // stopped returns the error for which a script stopped. The reader is behind the code.
-func (w *wire) stopped(code int64, r redisx.Reply, message rueidis.RedisMessage) error {
+func (p *protocol) stopped(code int64, r redisx.Reply, message rueidis.RedisMessage) error {
 	at := r.Number()
-	if at < 1 || at > int64(len(w.members)) {
-		return w.unexpected(message)
+	if at < 1 || at > int64(len(p.members)) {
+		return p.unexpected(message)
 	}
-	m := w.members[at-1]
+	m := p.members[at-1]
 	if code == replyNoRate && r.Ended() {
-		return fmt.Errorf("%w: %q has no rate, open it with InitialRate or call SetRate",
+		return fmt.Errorf("%p: %q has no rate, open it with InitialRate or call SetRate",
 			rratelimiter.ErrNotInitialized, m.name)
 	}
 	key, field := int64(1), ""
@@ -209,7 +210,7 @@ func (w *wire) stopped(code int64, r redisx.Reply, message rueidis.RedisMessage)
 	}
 	value := r.Text()
 	if code != replyCorrupt || !r.Ended() || key < 1 || key > int64(len(m.keys)) {
-		return w.unexpected(message)
+		return p.unexpected(message)
 	}
 	return &rratelimiter.StateError{Key: m.keys[key-1], Field: field, Value: value}
 }
