@@ -121,5 +121,5 @@ func (p *protocol) refund(ctx context.Context, permits int64, grant string, gran
 
 // AboveLimit returns the error of a request above the rate.
 func (p *protocol) AboveLimit(permits, limit int64) error {
-	return fmt.Errorf("%p: %d requested of %q, at most %d can be granted", ErrPermitsExceedRate, permits, p.name, limit)
+	return fmt.Errorf("%w: %d requested of %q, at most %d can be granted", ErrPermitsExceedRate, permits, p.name, limit)
 }

@@ -17,19 +17,19 @@ type forecast struct {
 	now        int64 // of the call, Unix milliseconds
 	rate       int64
 	interval   time.Duration
-	reset      time.Duration // until all permits are free, if the reply has it
-	free       int64         // below 0 if more than the rate is taken
-	returns    []permitsReturn   // when permits return, the earliest first; at most a page
-	prefetched time.Duration // when the first prefetched ones return; 0 without prefetches
-	expires    time.Duration // KeepAlive, 0 for none
-	lag        time.Duration // of waiters: see turns
-	held       time.Duration // what is free is held for waiters of other Clients for so long; 0: it is not
-	rank       time.Duration // how much later waiters ask, since other Clients come first
-	turn       time.Duration // the lag by the script for callers that wait
-	beside     bool          // another program seems to wait
-	shares     bool          // it is a reply of that script
-	ahead      time.Duration // the clock of the call to the server's, by that script
-	all        int64         // permits that waiters of all Clients got, by that script; 0 of one alone, below if unknown
+	reset      time.Duration   // until all permits are free, if the reply has it
+	free       int64           // below 0 if more than the rate is taken
+	returns    []permitsReturn // when permits return, the earliest first; at most a page
+	prefetched time.Duration   // when the first prefetched ones return; 0 without prefetches
+	expires    time.Duration   // KeepAlive, 0 for none
+	lag        time.Duration   // of waiters: see turns
+	held       time.Duration   // what is free is held for waiters of other Clients for so long; 0: it is not
+	rank       time.Duration   // how much later waiters ask, since other Clients come first
+	turn       time.Duration   // the lag by the script for callers that wait
+	beside     bool            // another program seems to wait
+	shares     bool            // it is a reply of that script
+	ahead      time.Duration   // the clock of the call to the server's, by that script
+	all        int64           // permits that waiters of all Clients got, by that script; 0 of one alone, below if unknown
 }
 
 // prefetchGrace is how long after the end of a prefetch its unused permits are expected, as in

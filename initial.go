@@ -36,5 +36,5 @@ func InitialRate(rate Rate) LimiterOption {
 
 // notInitialized returns the error of a call that needs a rate.
 func (p *protocol) notInitialized() error {
-	return fmt.Errorf("%p: %q has no rate, open it with InitialRate or call SetRate", ErrNotInitialized, p.name)
+	return fmt.Errorf("%w: %q has no rate, open it with InitialRate or call SetRate", ErrNotInitialized, p.name)
 }

@@ -2,13 +2,12 @@ package rratelimiter
 
 import (
 	"context"
-	"errors"
 	"strconv"
-	"strings"
 
 	"github.com/redis/rueidis"
 
 	"github.com/rratelimiter/rratelimiter/internal/engine"
+	"github.com/rratelimiter/rratelimiter/internal/inside"
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
@@ -75,10 +74,7 @@ func (l *Limiter) setRate(ctx context.Context, rate Rate, letters string, opts [
 	return done == 1, err
 }
 
-// configFields are the names of the fields of the configuration hash.
-var configFields = []string{"rate", "interval", "type", "keepAliveTime"}
-
-// fields returns the values of configFields.
+// fields returns the values of inside.RateFields.
 func (r Rate) fields() []string {
 	return []string{
 		strconv.FormatInt(r.Permits, 10),
@@ -95,7 +91,7 @@ func (l *Limiter) Config(ctx context.Context) (Rate, error) {
 		return Rate{}, err
 	}
 	return engine.Detach(ctx, func(ctx context.Context) (Rate, error) {
-		read := l.protocol.client.redis.B().Arbitrary("HMGET").Keys(l.protocol.keys[configKey]).Args(configFields...).Build()
+		read := l.protocol.client.redis.B().Arbitrary("HMGET").Keys(l.protocol.keys[configKey]).Args(inside.RateFields...).Build()
 		reply, err := redisx.Do(ctx, l.protocol.client.redis, read)
 		var fields []rueidis.RedisMessage
 		if err == nil {
@@ -117,7 +113,7 @@ func (l *Limiter) parseConfig(fields []rueidis.RedisMessage) (Rate, error) {
 		}
 	}
 	var numbers [4]int64
-	for i, name := range configFields {
+	for i, name := range inside.RateFields {
 		if i >= len(fields) || fields[i].IsNil() {
 			continue // releases before 3.38 do not write keepAliveTime
 		}
@@ -125,30 +121,11 @@ func (l *Limiter) parseConfig(fields []rueidis.RedisMessage) (Rate, error) {
 		if err != nil {
 			return Rate{}, l.protocol.unexpected(&fields[i])
 		}
-		number, ok := parseCount(text)
-		switch name {
-		case "rate":
-			ok = ok && (number < maxPermits || text == strconv.FormatInt(maxPermits, 10))
-		case "type":
-			ok = text == "0" || text == "1"
-		case "keepAliveTime":
-			ok = ok && len(text) < 16 && (text == "0" || text[0] != '0')
-		}
-		if !ok {
+		var ok bool
+		if numbers[i], ok = inside.ReadRateField(i, text); !ok {
 			return Rate{}, &StateError{Key: l.protocol.keys[configKey], Field: name, Value: text}
 		}
-		numbers[i] = number
 	}
 	return Rate{Type: RateType(numbers[2]), Permits: numbers[0], Interval: millis(numbers[1]),
 		KeepAlive: millis(numbers[3])}, nil
-}
-
-// parseCount parses a number of the configuration: decimal digits only, as in the script. A number
-// above the largest int64 becomes that.
-func parseCount(text string) (int64, bool) {
-	if text == "" || strings.Trim(text, "0123456789") != "" {
-		return 0, false
-	}
-	number, err := strconv.ParseInt(text, 10, 64)
-	return number, err == nil || errors.Is(err, strconv.ErrRange)
 }

@@ -165,5 +165,5 @@ func (p *protocol) Explain(ctx context.Context, err error) error {
 	if key, typ := redisx.WrongType(ctx, p.client.redis, err, p.keys[:], keyTypes[:]); key != "" {
 		return &StateError{Key: key, Value: typ}
 	}
-	return fmt.Errorf("rratelimiter: limiter %q: %p", p.name, err)
+	return fmt.Errorf("rratelimiter: limiter %q: %w", p.name, err)
 }

@@ -191,12 +191,12 @@ func (l *Limiter) Reset(ctx context.Context) error {
 	}
 	_, err := engine.Change(ctx, l.protocol.plan.client.Engine, l.protocol.dependsOn,
 		func(ctx context.Context) (int64, error) {
-		message, err := l.protocol.plan.client.Engine.Eval(ctx, nil, resetScript, keys, nil, nil)
-		if err != nil {
-			return 0, l.protocol.Explain(ctx, err)
-		}
-		return message.AsInt64()
-	})
+			message, err := l.protocol.plan.client.Engine.Eval(ctx, nil, resetScript, keys, nil, nil)
+			if err != nil {
+				return 0, l.protocol.Explain(ctx, err)
+			}
+			return message.AsInt64()
+		})
 	return err
 }
 

@@ -17,22 +17,22 @@ import (
 
 // plan is the part that limiters with the same policies share.
 type plan struct {
-	client     inside.Client
-	members    []member       // without names and keys
-	most       int64          // permits that can be granted at once, by the policies
-	script     *redisx.Script // takes permits
-	waits      *redisx.Script // takes permits for callers that wait
-	lead       int64          // see internal/include/share.lua
-	timed      bool           // the scripts read the time
-	epochs     bool           // the scripts that take permits read an epoch
-	expires    bool           // a key may lack an expiry, which another program may have left so
-	flat       bool           // a lone Take has a flat reply: see protocol.flat
-	prefetches bool           // all policies can prefetch
-	shared     bool           // a member is of Redisson's layout
-	holds      []heldMember   // those whose permits are held until they are returned
+	client        inside.Client
+	members       []member       // without names and keys
+	most          int64          // permits that can be granted at once, by the policies
+	script        *redisx.Script // takes permits
+	waits         *redisx.Script // takes permits for callers that wait
+	lead          int64          // see internal/include/share.lua
+	timed         bool           // the scripts read the time
+	epochs        bool           // the scripts that take permits read an epoch
+	expires       bool           // a key may lack an expiry, which another program may have left so
+	flat          bool           // a lone Take has a flat reply: see protocol.flat
+	prefetches    bool           // all policies can prefetch
+	shared        bool           // a member is of Redisson's layout
+	holds         []heldMember   // those whose permits are held until they are returned
 	countsDenials bool           // a member counts denials, so that none is answered from memory
-	spread     time.Duration  // of the waiters for one permit, if a policy is a bucket: see state.Lag
-	kinds      string         // of the policies, for an Observer
+	spread        time.Duration  // of the waiters for one permit, if a policy is a bucket: see state.Lag
+	kinds         string         // of the policies, for an Observer
 }
 
 // newPlan returns the plan of limiters of a client, or the error of an invalid client or policy.

@@ -107,7 +107,7 @@ func (p *protocol) initial() (calls []redisx.Call) {
 
 // AboveLimit returns the error of a request for more permits than can ever be granted.
 func (p *protocol) AboveLimit(permits, limit int64) error {
-	return fmt.Errorf("%p: %d requested of %q, which can never grant more than %d", rratelimiter.ErrPermitsExceedRate,
+	return fmt.Errorf("%w: %d requested of %q, which can never grant more than %d", rratelimiter.ErrPermitsExceedRate,
 		permits, p.name, limit)
 }
 
@@ -121,7 +121,7 @@ func (p *protocol) Explain(ctx context.Context, err error) error {
 	if key, typ := redisx.WrongType(ctx, p.plan.client.Engine.Redis(), err, p.keys, types); key != "" {
 		return &rratelimiter.StateError{Key: key, Value: typ}
 	}
-	return fmt.Errorf("limit: limiter %q: %p", p.name, err)
+	return fmt.Errorf("limit: limiter %q: %w", p.name, err)
 }
 
 // unexpected returns the error of a reply of another version.
@@ -201,7 +201,7 @@ func (p *protocol) stopped(code int64, r redisx.Reply, message rueidis.RedisMess
 	}
 	m := p.members[at-1]
 	if code == replyNoRate && r.Ended() {
-		return fmt.Errorf("%p: %q has no rate, open it with InitialRate or call SetRate",
+		return fmt.Errorf("%w: %q has no rate, open it with InitialRate or call SetRate",
 			rratelimiter.ErrNotInitialized, m.name)
 	}
 	key, field := int64(1), ""

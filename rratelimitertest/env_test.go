@@ -39,11 +39,11 @@ func try(t *testing.T, tryAcquire taker) bool {
 // TestNew_ClientOptions_Apply: a Client's ID, its clock and the server's clock.
 func TestNew_ClientOptions_Apply(t *testing.T) {
 	for name, opts := range map[string][]rratelimiter.Option{
-		"none":           nil,
-		"server time":    {rratelimiter.WithServerTime()},
-		"denial cache":   {rratelimiter.WithDenialCache(time.Hour)},
-		"server denials": {rratelimiter.WithServerTime(), rratelimiter.WithDenialCache(time.Hour)},
-		"prefetch": {rratelimiter.WithPrefetch(time.Second)},
+		"none":              nil,
+		"server time":       {rratelimiter.WithServerTime()},
+		"denial cache":      {rratelimiter.WithDenialCache(time.Hour)},
+		"server denials":    {rratelimiter.WithServerTime(), rratelimiter.WithDenialCache(time.Hour)},
+		"prefetch":          {rratelimiter.WithPrefetch(time.Second)},
 		"server prefetches": {rratelimiter.WithPrefetch(time.Second), rratelimiter.WithServerTime()},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -73,7 +73,7 @@ func TestNew_Sleep_ServesWaitingCallers(t *testing.T) {
 	for name, opts := range map[string][]rratelimiter.Option{
 		"none":        nil,
 		"server time": {rratelimiter.WithServerTime()},
-		"prefetch": {rratelimiter.WithPrefetch(time.Second)},
+		"prefetch":    {rratelimiter.WithPrefetch(time.Second)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

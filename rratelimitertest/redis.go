@@ -12,7 +12,7 @@ import (
 // Redis is the Redis in memory of an Env.
 type Redis struct {
 	server *miniredis.Miniredis
-	client failing
+	client failingClient
 }
 
 // start starts a Redis that follows the clock of the bubble.

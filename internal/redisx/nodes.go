@@ -20,15 +20,18 @@ import (
 type Nodes struct {
 	redis rueidis.Client
 
-	slots   atomic.Pointer[[]slotRange] // the known ones, by their order
+	slots   atomic.Pointer[[]SlotRange] // the known ones, by their order
 	version atomic.Uint64               // of the slots
 	asked   atomic.Int64                // when, Unix nanoseconds
 }
 
-// slotRange is a range of slots and its node.
-type slotRange struct {
-	first, last int64
-	node        string
+// Slots is the number of slots of a Redis Cluster.
+const Slots = 1 << 14
+
+// SlotRange is a range of slots, with its last one, and the addresses of its nodes, the master first.
+type SlotRange struct {
+	First, Last int64
+	Nodes       []string
 }
 
 // The age of slots that are asked for again: usually, and if a node has redirected a call or they are
@@ -44,7 +47,7 @@ const nodesAsked = 4
 // NewNodes returns the Nodes of a Redis.
 func NewNodes(redis rueidis.Client) *Nodes {
 	n := &Nodes{redis: redis}
-	n.slots.Store(new([]slotRange))
+	n.slots.Store(new([]SlotRange))
 	return n
 }
 
@@ -66,9 +69,9 @@ func (n *Nodes) Node(key string, moved bool) string {
 	}
 	n.refresh(age)
 	slots, slot := *n.slots.Load(), int64(Slot(key))
-	i, _ := slices.BinarySearchFunc(slots, slot, func(r slotRange, slot int64) int { return int(r.last - slot) })
-	if i < len(slots) && slot >= slots[i].first {
-		return slots[i].node
+	i, _ := slices.BinarySearchFunc(slots, slot, func(r SlotRange, slot int64) int { return int(r.Last - slot) })
+	if i < len(slots) && slot >= slots[i].First {
+		return slots[i].Nodes[0]
 	}
 	n.refresh(movedSlotsAge)
 	return slotNode + strconv.FormatInt(slot, 10)
@@ -141,46 +144,57 @@ func (n *Nodes) ask() {
 			n.set(reply)
 			return
 		case Answers(err) && len(*n.slots.Load()) == 0: // the slots are forbidden: all are of one node
-			n.store([]slotRange{{last: 1<<14 - 1}})
+			n.store([]SlotRange{{Last: Slots - 1, Nodes: []string{""}}})
 			return
 		}
 	}
 }
 
-// set reads a reply to CLUSTER SLOTS: of each range its first and last slot and its nodes, the master
-// first. A node that has failed is in no reply. While rueidis still sends calls to it, its slots stay its
-// own.
+// set keeps a reply to CLUSTER SLOTS. A node that has failed is in no reply. While rueidis still sends calls to it, its
+// slots stay its own.
 func (n *Nodes) set(reply []rueidis.RedisMessage) {
-	var slots []slotRange
+	slots, ok := ReadSlots(reply, "")
+	if !ok {
+		return
+	}
 	present := make(map[string]bool)
-	for _, message := range reply {
-		r := ReadReply(message)
-		first, last, master := r.Number(), r.Number(), ""
-		for r.Len() > 0 {
-			address, ok := addressOf(ReadReply(r.Next()))
-			if present[address] = true; master == "" {
-				master = address
-			}
-			if !ok {
-				return
-			}
+	for _, r := range slots {
+		for _, address := range r.Nodes {
+			present[address] = true
 		}
-		if !r.OK() || master == "" {
-			return
-		}
-		slots = append(slots, slotRange{first, last, master})
 	}
 	reached := n.redis.Nodes()
 	for _, r := range *n.slots.Load() {
-		if reached[r.node] != nil && !present[r.node] {
+		if reached[r.Nodes[0]] != nil && !present[r.Nodes[0]] {
 			return
 		}
 	}
-	slices.SortFunc(slots, func(a, b slotRange) int { return int(a.last - b.last) })
+	slices.SortFunc(slots, func(a, b SlotRange) int { return int(a.Last - b.Last) })
 	n.store(slots)
 }
 
-func (n *Nodes) store(slots []slotRange) {
+// ReadSlots reads a reply to CLUSTER SLOTS. A node that does not know its own host has that of the address that was
+// asked. It returns false for another reply.
+func ReadSlots(reply []rueidis.RedisMessage, asked string) (all []SlotRange, ok bool) {
+	for _, message := range reply {
+		r := ReadReply(message)
+		slots := SlotRange{First: r.Number(), Last: r.Number()}
+		for r.Len() > 0 {
+			address, ok := addressOf(ReadReply(r.Next()), asked)
+			if !ok {
+				return nil, false
+			}
+			slots.Nodes = append(slots.Nodes, address)
+		}
+		if !r.OK() || len(slots.Nodes) == 0 {
+			return nil, false
+		}
+		all = append(all, slots)
+	}
+	return all, true
+}
+
+func (n *Nodes) store(slots []SlotRange) {
 	n.slots.Store(&slots)
 	n.version.Add(1)
 }
@@ -193,10 +207,13 @@ func (n *Nodes) Version() uint64 {
 	return n.version.Load()
 }
 
-// addressOf reads the address of a node of CLUSTER SLOTS. No host, or "", is the host that was asked.
-func addressOf(r Reply) (address string, ok bool) {
+// addressOf reads the address of a node of CLUSTER SLOTS.
+func addressOf(r Reply, asked string) (address string, ok bool) {
 	message := r.Next()
 	host, err := message.ToString()
+	if host == "" || host == "?" {
+		host, _, _ = net.SplitHostPort(asked)
+	}
 	address = net.JoinHostPort(host, strconv.FormatInt(r.Number(), 10))
 	return address, r.OK() && (err == nil || rueidis.IsRedisNil(err))
 }
@@ -221,7 +238,7 @@ func Slot(key string) uint16 {
 	for i := range len(tag) {
 		crc = crc<<8 ^ crcTable[byte(crc>>8)^tag[i]]
 	}
-	return crc % 16384
+	return crc % Slots
 }
 
 // Tag returns the hash tag of a key: the text between the first "{" and the first "}" after it. If

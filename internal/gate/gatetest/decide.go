@@ -55,9 +55,9 @@ func testFailure(t *testing.T, m Middleware) {
 		status int
 		result limit.Result
 	}{
-		"closed":  {failing, limit.Closed, 503, limit.FailedClosed},
-		"open":    {failing, limit.Open, 200, limit.FailedOpen},
-		"a share": {failing, 1, 503, limit.FailedClosed},
+		"closed":               {failing, limit.Closed, 503, limit.FailedClosed},
+		"open":                 {failing, limit.Open, 200, limit.FailedOpen},
+		"a share":              {failing, 1, 503, limit.FailedClosed},
 		"a limiter that fails": {Settings{Limiter: fake.Failing(errors.New(secret))}, limit.Closed, 503, limit.FailedClosed},
 	} {
 		t.Run(name, func(t *testing.T) {

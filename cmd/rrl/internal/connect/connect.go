@@ -13,7 +13,6 @@ import (
 	"net/url"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -274,19 +273,14 @@ type Node struct {
 	rueidis.Client
 	Where string
 
-	slots []slotRange // nil for a single server, which has all
+	slots []redisx.SlotRange // nil for a single server, which has all
 }
-
-const slots = 16384
-
-// slotRange is a range of slots, with its last one.
-type slotRange struct{ first, last int64 }
 
 // Has reports whether the keys of a key's slot are on the node.
 func (n Node) Has(key string) bool {
 	slot := int64(redisx.Slot(key))
-	return n.slots == nil || slices.ContainsFunc(n.slots, func(r slotRange) bool {
-		return r.first <= slot && slot <= r.last
+	return n.slots == nil || slices.ContainsFunc(n.slots, func(r redisx.SlotRange) bool {
+		return r.First <= slot && slot <= r.Last
 	})
 }
 
@@ -294,15 +288,15 @@ func (n Node) Has(key string) bool {
 // cluster have no master, it returns an error with their number.
 func (r *Redis) Masters(ctx context.Context) ([]Node, error) {
 	masters, err := r.masters(ctx)
-	missing := int64(slots)
+	missing := int64(redisx.Slots)
 	for _, m := range masters {
 		for _, s := range m.slots {
-			missing -= s.last - s.first + 1
+			missing -= s.Last - s.First + 1
 		}
 	}
 	if err == nil && missing > 0 && r.cluster() {
 		return nil, fmt.Errorf("the cluster of %s has no master for %d of its %d slots: "+
-			"see CLUSTER NODES, restart the nodes or let a replica take over", r.Where, missing, slots)
+			"see CLUSTER NODES, restart the nodes or let a replica take over", r.Where, missing, redisx.Slots)
 	}
 	return masters, err
 }
@@ -328,16 +322,14 @@ func (r *Redis) masters(ctx context.Context) ([]Node, error) {
 	if err != nil {
 		return nil, r.Explain(err)
 	}
+	slots, ok := redisx.ReadSlots(reply, asked)
+	if !ok {
+		return nil, fmt.Errorf("%s returns an unexpected reply to CLUSTER SLOTS", asked)
+	}
 	known := r.Nodes()
 	var masters []Node
-	for _, message := range reply {
-		parts, err := message.ToArray()
-		if err != nil || len(parts) < 3 {
-			return nil, fmt.Errorf("%s returns an unexpected reply to CLUSTER SLOTS", asked)
-		}
-		first, _ := parts[0].AsInt64()
-		last, _ := parts[1].AsInt64()
-		address := addressOf(parts[2], asked)
+	for _, s := range slots {
+		address := s.Nodes[0]
 		client, ok := known[address]
 		if !ok {
 			return nil, fmt.Errorf("the cluster changed meanwhile: the master %s is new: run this again", address)
@@ -346,7 +338,7 @@ func (r *Redis) masters(ctx context.Context) ([]Node, error) {
 		if i < 0 {
 			i, masters = len(masters), append(masters, Node{Client: client, Where: address})
 		}
-		masters[i].slots = append(masters[i].slots, slotRange{first, last})
+		masters[i].slots = append(masters[i].slots, s)
 	}
 	return masters, nil
 }
@@ -372,18 +364,4 @@ func (r *Redis) Any(ctx context.Context, command ...string) (result rueidis.Redi
 		}
 	}
 	return result, r.Where
-}
-
-// addressOf reads a node of CLUSTER SLOTS. A node that does not know its own address stands where it was asked.
-func addressOf(node rueidis.RedisMessage, asked string) string {
-	parts, err := node.ToArray()
-	if err != nil || len(parts) < 2 {
-		return asked
-	}
-	host, _ := parts[0].ToString()
-	port, _ := parts[1].AsInt64()
-	if host == "" || host == "?" {
-		host, _, _ = net.SplitHostPort(asked)
-	}
-	return net.JoinHostPort(host, strconv.FormatInt(port, 10))
 }

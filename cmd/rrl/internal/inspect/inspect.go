@@ -119,8 +119,8 @@ func decodeGrants(result rueidis.RedisResult) ([]Grant, error) {
 	}
 	found := make([]Grant, len(scores))
 	for i, z := range scores {
-		// The score may be infinite.
-		found[i] = Grant{At: int64(min(max(z.Score, -maxPermits), maxPermits)), Member: z.Member}
+		const most = 1 << 53 // the score may be infinite
+		found[i] = Grant{At: int64(min(max(z.Score, -most), most)), Member: z.Member}
 		found[i].Permits, found[i].Known = inside.PermitsOf(z.Member)
 	}
 	return found, nil

@@ -11,6 +11,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
+	"github.com/rratelimiter/rratelimiter/internal/inside"
 	"github.com/rratelimiter/rratelimiter/internal/policy"
 )
 
@@ -218,7 +219,7 @@ func (r *Reader) fingerprint(ctx context.Context, l *Redisson, p *Pair) (*Totals
 		r.value(p.ValueKey), b().Zcard().Key(p.PermitsKey).Build(),
 		b().Zrange().Key(p.PermitsKey).Min("0").Max("0").Withscores().Build(),
 		b().Zrange().Key(p.PermitsKey).Min("-1").Max("-1").Withscores().Build(),
-		b().Exists().Key(p.ValueKey).Build(), b().Hmget().Key(l.Name).Field(fields...).Build(),
+		b().Exists().Key(p.ValueKey).Build(), b().Hmget().Key(l.Name).Field(inside.RateFields...).Build(),
 	})
 	if err != nil {
 		return nil, err

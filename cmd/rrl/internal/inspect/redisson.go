@@ -5,13 +5,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/redis/rueidis"
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
+	"github.com/rratelimiter/rratelimiter/internal/inside"
 )
 
 // Redisson is a limiter whose rate is in Redis.
@@ -44,7 +43,7 @@ func (r *Reader) hashes(ctx context.Context, keys []string, named bool) ([]*Redi
 	b := r.Redis.B
 	var commands rueidis.Commands
 	for _, key := range keys {
-		commands = append(commands, b().Hmget().Key(key).Field(fields...).Build())
+		commands = append(commands, b().Hmget().Key(key).Field(inside.RateFields...).Build())
 	}
 	replies, err := r.ask(ctx, commands)
 	if err != nil {
@@ -128,14 +127,10 @@ func (r *Reader) read(ctx context.Context, limiters []*Redisson, pages int) erro
 	return nil
 }
 
-var fields = []string{"rate", "interval", "type", "keepAliveTime"}
-
-const maxPermits = 1 << 53
-
 // decode reads the fields, nil if there are none, and returns the problems.
 func decode(texts []*string) (r rratelimiter.Rate, wrong []string) {
 	var numbers [4]int64
-	for i, field := range fields {
+	for i, field := range inside.RateFields {
 		if texts[i] == nil {
 			if field != "keepAliveTime" { // releases before 3.38 do not write it
 				wrong = append(wrong, fmt.Sprintf("the field %q is missing", field))
@@ -143,15 +138,7 @@ func decode(texts []*string) (r rratelimiter.Rate, wrong []string) {
 			continue
 		}
 		text := *texts[i]
-		n, ok := parseCount(text)
-		switch field {
-		case "rate":
-			ok = ok && n > 0 && n <= maxPermits
-		case "type":
-			ok = text == "0" || text == "1"
-		case "keepAliveTime":
-			ok = ok && len(text) < 16 && (text == "0" || text[0] != '0')
-		}
+		n, ok := inside.ReadRateField(i, text)
 		if !ok {
 			wrong = append(wrong, fmt.Sprintf("the field %q is %q", field, short(text)))
 		}
@@ -161,14 +148,6 @@ func decode(texts []*string) (r rratelimiter.Rate, wrong []string) {
 		Type: rratelimiter.RateType(numbers[2]), Permits: numbers[0],
 		Interval: names.Millis(numbers[1]), KeepAlive: names.Millis(numbers[3]),
 	}, wrong
-}
-
-func parseCount(text string) (int64, bool) {
-	if text == "" || strings.Trim(text, "0123456789") != "" {
-		return 0, false
-	}
-	n, err := strconv.ParseInt(text, 10, 64)
-	return n, err == nil
 }
 
 func short(text string) string {

@@ -41,7 +41,7 @@ type Watcher struct {
 	Given  []names.Given // policies of package limit with known limits
 
 	histories []*history
-	search time.Time // the time of the next search for clients and policies
+	search    time.Time // the time of the next search for clients and policies
 }
 
 // history has the samples of a name.
