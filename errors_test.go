@@ -260,7 +260,8 @@ func FuzzMembers(f *testing.F) {
 			want := &StateError{Key: l.protocol.keys[permitsKey], Field: "member", Value: string(found)}
 			require.Equal(t, want, redistest.Err(l.AvailablePermits(t.Context())))
 			require.Equal(t, want, redistest.Err(l.TryAcquire(t.Context(), 1)))
-			require.Equal(t, []string{l.protocol.keys[configKey], l.protocol.keys[permitsKey]}, server.Keys(), "nothing was written")
+			require.Equal(t, []string{l.protocol.keys[configKey], l.protocol.keys[permitsKey]}, server.Keys(),
+				"nothing was written")
 		} else {
 			taken := int64(binary.LittleEndian.Uint32(found[len(found)-4:]))
 			free, err := l.AvailablePermits(t.Context())

@@ -91,7 +91,8 @@ func (l *Limiter) Config(ctx context.Context) (Rate, error) {
 		return Rate{}, err
 	}
 	return engine.Detach(ctx, func(ctx context.Context) (Rate, error) {
-		read := l.protocol.client.redis.B().Arbitrary("HMGET").Keys(l.protocol.keys[configKey]).Args(inside.RateFields...).Build()
+		hash := l.protocol.client.redis.B().Arbitrary("HMGET").Keys(l.protocol.keys[configKey])
+		read := hash.Args(inside.RateFields...).Build()
 		reply, err := redisx.Do(ctx, l.protocol.client.redis, read)
 		var fields []rueidis.RedisMessage
 		if err == nil {

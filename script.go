@@ -30,7 +30,7 @@ func assemble(included redisx.Parts) map[string]string {
 		texts[name] = included.Expand(source)
 	}
 	for name, waits := range map[string]bool{"acquire": false, "wait": true} {
-		texts[name] = included.Expand(include.Waiting(redisx.Code(acquireSource), waits))
+		texts[name] = included.Expand(redisx.Code(include.Waiting(acquireSource, waits)))
 	}
 	return texts
 }

@@ -1,7 +1,10 @@
+-- internal/include/names.lua
 local redis, string, KEYS, ARGV = redis, string, KEYS, ARGV
 local call, find, match, page = redis.call, string.find, string.match, 256
-local DONE, AGAIN, NO_RATE, CORRUPT, LEASED, DONE_OWN, NEEDS_KEYS = 0, 1, 2, 3, 4, 5, 6
+local DONE, AGAIN, NO_RATE, CORRUPT, PREFETCHED, DONE_OWN, NEEDS_KEYS = 0, 1, 2, 3, 4, 5, 6
+-- scripts/available.lua
 local hint, ended
+-- internal/include/limiter.lua
 local config = call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime')
 local rate, interval, rateType, keepAlive = config[1], config[2], config[3], config[4] or '0'
 if not (rate and interval and rateType) then
@@ -31,19 +34,23 @@ if not (hinted or #rate < 16 and match(rate, '^%d+$') and match(interval, '^%d+$
   end
 end
 rate = rate + 0
+-- internal/include/now.lua
 local now = ARGV[1]
 if now == '' then
   local time = call('TIME')
   now = time[1] .. string.format('%03d', math.floor(time[2] / 1000))
 end
+-- internal/include/limiter.lua
 if not hinted or not ended or ended == '' then
   ended = now - interval
 end
+-- internal/include/value.lua
 local stored = call('GET', valueKey)
 if stored and stored ~= '0' and not (#stored < 18 and match(stored, '^%-?[1-9]%d*$')) then
   return {CORRUPT, valueAt, '', stored}
 end
 local value = stored and stored + 0
+-- scripts/available.lua
 local free = value
 local first, final = 'ZRANGE', 'ZREVRANGE'
 if not value then
@@ -63,6 +70,7 @@ if mark == begin[1] then
 else
   skip, sum = 0, 0
 end
+-- internal/include/member.lua
 local function permitsOf(member)
   local a, b, c, d = string.byte(member, -4, -1)
   return d and a + b * 256 + c * 65536 + d * 16777216
@@ -70,13 +78,14 @@ end
 local function grantOf(member)
   return string.sub(member, 1, -5)
 end
-local function leaseOf(member)
+local function prefetchOf(member)
   return string.sub(member, 2, 5) == 'LEAS' and string.sub(member, 2, 9) or nil
 end
 local function resized(member, n)
   return grantOf(member) .. string.char(n % 256, math.floor(n / 256) % 256, math.floor(n / 65536) % 256,
     math.floor(n / 16777216))
 end
+-- scripts/available.lua
 local grants = call(first, permitsKey, skip, skip + page - 1, 'WITHSCORES')
 local done = #grants < page * 2
 for i = 1, #grants, 2 do

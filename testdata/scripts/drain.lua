@@ -1,7 +1,10 @@
+-- internal/include/names.lua
 local redis, string, KEYS, ARGV = redis, string, KEYS, ARGV
 local call, find, match, page = redis.call, string.find, string.match, 256
-local DONE, AGAIN, NO_RATE, CORRUPT, LEASED, DONE_OWN, NEEDS_KEYS = 0, 1, 2, 3, 4, 5, 6
+local DONE, AGAIN, NO_RATE, CORRUPT, PREFETCHED, DONE_OWN, NEEDS_KEYS = 0, 1, 2, 3, 4, 5, 6
+-- scripts/drain.lua
 local hint, ended
+-- internal/include/limiter.lua
 local config = call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime')
 local rate, interval, rateType, keepAlive = config[1], config[2], config[3], config[4] or '0'
 if not (rate and interval and rateType) then
@@ -31,21 +34,26 @@ if not (hinted or #rate < 16 and match(rate, '^%d+$') and match(interval, '^%d+$
   end
 end
 rate = rate + 0
+-- internal/include/now.lua
 local now = ARGV[1]
 if now == '' then
   local time = call('TIME')
   now = time[1] .. string.format('%03d', math.floor(time[2] / 1000))
 end
+-- internal/include/limiter.lua
 if not hinted or not ended or ended == '' then
   ended = now - interval
 end
+-- internal/include/value.lua
 local stored = call('GET', valueKey)
 if stored and stored ~= '0' and not (#stored < 18 and match(stored, '^%-?[1-9]%d*$')) then
   return {CORRUPT, valueAt, '', stored}
 end
 local value = stored and stored + 0
+-- internal/include/window.lua
 local ttl = keepAlive == '0' and call('PTTL', KEYS[1])
 local expired, setTTL = call('ZCOUNT', permitsKey, '-inf', ended), call('PTTL', permitsKey)
+-- internal/include/reclaim.lua
 local spent = nil
 local size = setTTL == -2 and 0 or expired > 0 and call('ZCARD', permitsKey) or nil
 local dirty, more, wipe, drop = not stored or setTTL ~= -1 and ttl == -1, false, false, 0
@@ -55,6 +63,7 @@ if expired == size then
     value, dirty = rate, true
   end
 elseif expired > 0 or not value then
+  -- internal/include/member.lua
   local function permitsOf(member)
     local a, b, c, d = string.byte(member, -4, -1)
     return d and a + b * 256 + c * 65536 + d * 16777216
@@ -62,13 +71,14 @@ elseif expired > 0 or not value then
   local function grantOf(member)
     return string.sub(member, 1, -5)
   end
-  local function leaseOf(member)
+  local function prefetchOf(member)
     return string.sub(member, 2, 5) == 'LEAS' and string.sub(member, 2, 9) or nil
   end
   local function resized(member, n)
     return grantOf(member) .. string.char(n % 256, math.floor(n / 256) % 256, math.floor(n / 65536) % 256,
       math.floor(n / 16777216))
   end
+  -- internal/include/reclaim.lua
   if expired > 0 then
     more, drop = expired > page, math.min(expired, page)
     local returned, sum = call('ZRANGE', permitsKey, '0', drop - 1), 0
@@ -112,9 +122,11 @@ elseif expired > 0 or not value then
     value = rate - sum
   end
 end
+-- internal/include/cap.lua
 if value > rate then
   value, dirty = rate, true
 end
+-- scripts/drain.lua
 local total, granted, grantedAt = -1, 0, now
 if not more then
   granted = math.max(0, math.min(4294967295, value - ARGV[3]))
@@ -122,6 +134,7 @@ end
 if granted > 0 then
   value, spent = value - granted, string.format('%d', granted)
 end
+-- internal/include/store.lua
 if dirty then
   call('SET', valueKey, string.format('%d', value))
 elseif spent then
@@ -133,9 +146,11 @@ if wipe then
 elseif drop > 0 then
   failed = redis.pcall('ZREMRANGEBYRANK', permitsKey, '0', drop - 1)
 end
+-- internal/include/grant.lua
 if granted > 0 and (not failed or type(failed) ~= 'table') then
   local member = ARGV[2]
   if granted ~= total then
+    -- internal/include/member.lua
     local function permitsOf(member)
       local a, b, c, d = string.byte(member, -4, -1)
       return d and a + b * 256 + c * 65536 + d * 16777216
@@ -143,22 +158,25 @@ if granted > 0 and (not failed or type(failed) ~= 'table') then
     local function grantOf(member)
       return string.sub(member, 1, -5)
     end
-    local function leaseOf(member)
+    local function prefetchOf(member)
       return string.sub(member, 2, 5) == 'LEAS' and string.sub(member, 2, 9) or nil
     end
     local function resized(member, n)
       return grantOf(member) .. string.char(n % 256, math.floor(n / 256) % 256, math.floor(n / 65536) % 256,
         math.floor(n / 16777216))
     end
+    -- internal/include/grant.lua
     member = resized(member, granted)
   end
   failed = redis.pcall('ZADD', permitsKey, grantedAt, member)
 end
+-- internal/include/checked.lua
 if failed and failed ~= 1 and type(failed) == 'table' then
   call('SET', valueKey, '0', 'PX', '1')
   redis.pcall('UNLINK', valueKey)
   return failed
 end
+-- scripts/drain.lua
 local reply = {AGAIN, ''}
 if not more then
   local newest = call('ZRANGE', permitsKey, '-1', '-1', 'WITHSCORES')[2]
@@ -166,6 +184,7 @@ if not more then
   reply = {DONE, value, rate, math.min(interval, 9007199254740992), reset, now + 0, keepAlive + 0}
   local need = 1 - value
   if need > 0 then
+    -- internal/include/member.lua
     local function permitsOf(member)
       local a, b, c, d = string.byte(member, -4, -1)
       return d and a + b * 256 + c * 65536 + d * 16777216
@@ -173,33 +192,34 @@ if not more then
     local function grantOf(member)
       return string.sub(member, 1, -5)
     end
-    local function leaseOf(member)
+    local function prefetchOf(member)
       return string.sub(member, 2, 5) == 'LEAS' and string.sub(member, 2, 9) or nil
     end
     local function resized(member, n)
       return grantOf(member) .. string.char(n % 256, math.floor(n / 256) % 256, math.floor(n / 65536) % 256,
         math.floor(n / 16777216))
     end
-    local last, lastLeased, nowNumber = nil, nil, now + 0
-    local leases = call('ZRANGEBYSCORE', permitsKey, '(' .. now, '+inf', 'WITHSCORES', 'LIMIT', '0', page)
+    -- internal/include/waits.lua
+    local last, lastPrefetched, nowNumber = nil, nil, now + 0
+    local prefetches = call('ZRANGEBYSCORE', permitsKey, '(' .. now, '+inf', 'WITHSCORES', 'LIMIT', '0', page)
     local oldest = call('ZRANGE', permitsKey, '0', need > 1 and page - 1 or '0', 'WITHSCORES')
     if need == 1 and oldest[1] and permitsOf(oldest[1]) == 0 then
       oldest = call('ZRANGE', permitsKey, '0', page - 1, 'WITHSCORES')
     end
-    local at, leaseAt = 1, 1
+    local at, prefetchAt = 1, 1
     while need > 0 do
-      while oldest[at] and tonumber(oldest[at + 1]) > nowNumber and leaseOf(oldest[at]) do
+      while oldest[at] and tonumber(oldest[at + 1]) > nowNumber and prefetchOf(oldest[at]) do
         at = at + 2
       end
-      while leases[leaseAt] and not leaseOf(leases[leaseAt]) do
-        leaseAt = leaseAt + 2
+      while prefetches[prefetchAt] and not prefetchOf(prefetches[prefetchAt]) do
+        prefetchAt = prefetchAt + 2
       end
-      local wait, lease = oldest[at] and tonumber(oldest[at + 1]), leases[leaseAt] and tonumber(leases[leaseAt + 1])
+      local wait, prefetch = oldest[at] and tonumber(oldest[at + 1]), prefetches[prefetchAt] and tonumber(prefetches[prefetchAt + 1])
       wait = wait and wait + interval - now
-      lease = lease and lease - now + math.min(50, interval)
-      local n, leased
-      if lease and (not wait or lease < wait) then
-        n, wait, leaseAt, leased = permitsOf(leases[leaseAt]), lease, leaseAt + 2, true
+      prefetch = prefetch and prefetch - now + math.min(50, interval)
+      local n, prefetched
+      if prefetch and (not wait or prefetch < wait) then
+        n, wait, prefetchAt, prefetched = permitsOf(prefetches[prefetchAt]), prefetch, prefetchAt + 2, true
       elseif wait then
         n, at = permitsOf(oldest[at]), at + 2
       else
@@ -207,15 +227,17 @@ if not more then
       end
       n, wait = n or 0, math.min(math.max(0, wait), 9007199254740992)
       need = need - n
-      n = leased and -n or n
-      if wait == last and leased == lastLeased then
+      n = prefetched and -n or n
+      if wait == last and prefetched == lastPrefetched then
         reply[#reply] = reply[#reply] + n
       else
-        reply[#reply + 1], reply[#reply + 2], last, lastLeased = wait, n, wait, leased
+        reply[#reply + 1], reply[#reply + 2], last, lastPrefetched = wait, n, wait, prefetched
       end
     end
+  -- scripts/drain.lua
   end
 end
+-- internal/include/expiry.lua
 local stateTTL
 if keepAlive ~= '0' then
   call('PEXPIRE', KEYS[1], keepAlive)
@@ -232,4 +254,5 @@ if stateTTL then
 elseif setTTL >= 0 then
   call('PERSIST', permitsKey)
 end
+-- scripts/drain.lua
 return reply

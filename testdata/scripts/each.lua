@@ -1,10 +1,13 @@
+-- internal/include/names.lua
 local redis, string, KEYS, ARGV = redis, string, KEYS, ARGV
 local call, find, match, page = redis.call, string.find, string.match, 256
-local DONE, AGAIN, NO_RATE, CORRUPT, LEASED, DONE_OWN, NEEDS_KEYS = 0, 1, 2, 3, 4, 5, 6
+local DONE, AGAIN, NO_RATE, CORRUPT, PREFETCHED, DONE_OWN, NEEDS_KEYS = 0, 1, 2, 3, 4, 5, 6
+-- internal/include/slack.lua
 local base = #KEYS - 5
 local ttl = call('PTTL', KEYS[1])
 local interval = tonumber(call('HMGET', KEYS[1], 'interval')[1] or '0') or 0
 local slack = math.floor(math.max(0, math.min(interval, 1e15))) + 86400000
+-- scripts/each.lua
 local time, life, own = tonumber(ARGV[2]), ARGV[2], ARGV[2]
 local reply = redis.pcall(ARGV[1], KEYS[1], unpack(ARGV, 2))
 if type(reply) == 'table' then
@@ -28,6 +31,7 @@ for i = 2, 5 do
     reply = reply + (compares and 0 or changed)
   end
 end
+-- internal/include/outlive.lua
 for i = base + 2, base + 5 do
   local life = call('PTTL', KEYS[i])
   if ttl ~= -2 and life >= 0 then
@@ -42,4 +46,5 @@ for i = base + 2, base + 5 do
     end
   end
 end
+-- scripts/each.lua
 return reply

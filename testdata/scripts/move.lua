@@ -1,10 +1,13 @@
+-- internal/include/names.lua
 local redis, string, KEYS, ARGV = redis, string, KEYS, ARGV
 local call, find, match, page = redis.call, string.find, string.match, 256
-local DONE, AGAIN, NO_RATE, CORRUPT, LEASED, DONE_OWN, NEEDS_KEYS = 0, 1, 2, 3, 4, 5, 6
+local DONE, AGAIN, NO_RATE, CORRUPT, PREFETCHED, DONE_OWN, NEEDS_KEYS = 0, 1, 2, 3, 4, 5, 6
+-- internal/include/slack.lua
 local base = #KEYS - 5
 local ttl = call('PTTL', KEYS[1])
 local interval = tonumber(call('HMGET', KEYS[1], 'interval')[1] or '0') or 0
 local slack = math.floor(math.max(0, math.min(interval, 1e15))) + 86400000
+-- scripts/move.lua
 local reply = 1
 if ttl == -2 then
   return -1
@@ -34,6 +37,7 @@ for i = 1, 5 do
     end
   end
 end
+-- internal/include/outlive.lua
 for i = base + 2, base + 5 do
   local life = call('PTTL', KEYS[i])
   if ttl ~= -2 and life >= 0 then
@@ -48,4 +52,5 @@ for i = base + 2, base + 5 do
     end
   end
 end
+-- scripts/move.lua
 return reply

@@ -1,7 +1,10 @@
+-- internal/include/names.lua
 local redis, string, KEYS, ARGV = redis, string, KEYS, ARGV
 local call, find, match, page = redis.call, string.find, string.match, 256
-local DONE, AGAIN, NO_RATE, CORRUPT, LEASED, DONE_OWN, NEEDS_KEYS = 0, 1, 2, 3, 4, 5, 6
+local DONE, AGAIN, NO_RATE, CORRUPT, PREFETCHED, DONE_OWN, NEEDS_KEYS = 0, 1, 2, 3, 4, 5, 6
+-- scripts/release.lua
 local hint, ended
+-- internal/include/limiter.lua
 local config = call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime')
 local rate, interval, rateType, keepAlive = config[1], config[2], config[3], config[4] or '0'
 if not (rate and interval and rateType) then
@@ -31,21 +34,26 @@ if not (hinted or #rate < 16 and match(rate, '^%d+$') and match(interval, '^%d+$
   end
 end
 rate = rate + 0
+-- internal/include/now.lua
 local now = ARGV[1]
 if now == '' then
   local time = call('TIME')
   now = time[1] .. string.format('%03d', math.floor(time[2] / 1000))
 end
+-- internal/include/limiter.lua
 if not hinted or not ended or ended == '' then
   ended = now - interval
 end
+-- internal/include/value.lua
 local stored = call('GET', valueKey)
 if stored and stored ~= '0' and not (#stored < 18 and match(stored, '^%-?[1-9]%d*$')) then
   return {CORRUPT, valueAt, '', stored}
 end
 local value = stored and stored + 0
+-- internal/include/window.lua
 local ttl = keepAlive == '0' and call('PTTL', KEYS[1])
 local expired, setTTL = call('ZCOUNT', permitsKey, '-inf', ended), call('PTTL', permitsKey)
+-- internal/include/reclaim.lua
 local spent = nil
 local size = setTTL == -2 and 0 or expired > 0 and call('ZCARD', permitsKey) or nil
 local dirty, more, wipe, drop = not stored or setTTL ~= -1 and ttl == -1, false, false, 0
@@ -55,6 +63,7 @@ if expired == size then
     value, dirty = rate, true
   end
 elseif expired > 0 or not value then
+  -- internal/include/member.lua
   local function permitsOf(member)
     local a, b, c, d = string.byte(member, -4, -1)
     return d and a + b * 256 + c * 65536 + d * 16777216
@@ -62,13 +71,14 @@ elseif expired > 0 or not value then
   local function grantOf(member)
     return string.sub(member, 1, -5)
   end
-  local function leaseOf(member)
+  local function prefetchOf(member)
     return string.sub(member, 2, 5) == 'LEAS' and string.sub(member, 2, 9) or nil
   end
   local function resized(member, n)
     return grantOf(member) .. string.char(n % 256, math.floor(n / 256) % 256, math.floor(n / 65536) % 256,
       math.floor(n / 16777216))
   end
+  -- internal/include/reclaim.lua
   if expired > 0 then
     more, drop = expired > page, math.min(expired, page)
     local returned, sum = call('ZRANGE', permitsKey, '0', drop - 1), 0
@@ -112,15 +122,18 @@ elseif expired > 0 or not value then
     value = rate - sum
   end
 end
+-- internal/include/cap.lua
 if value > rate then
   value, dirty = rate, true
 end
+-- scripts/release.lua
 local n, reply, removed, added, score = tonumber(ARGV[2]), {DONE, 0}, nil, nil, nil
 if wipe then
   value = rate
 elseif more then
   reply = {AGAIN, ''}
 else
+  -- internal/include/member.lua
   local function permitsOf(member)
     local a, b, c, d = string.byte(member, -4, -1)
     return d and a + b * 256 + c * 65536 + d * 16777216
@@ -128,13 +141,14 @@ else
   local function grantOf(member)
     return string.sub(member, 1, -5)
   end
-  local function leaseOf(member)
+  local function prefetchOf(member)
     return string.sub(member, 2, 5) == 'LEAS' and string.sub(member, 2, 9) or nil
   end
   local function resized(member, n)
     return grantOf(member) .. string.char(n % 256, math.floor(n / 256) % 256, math.floor(n / 65536) % 256,
       math.floor(n / 16777216))
   end
+  -- scripts/release.lua
   local rest, nowNumber, oldest = n, now + 0, call('ZRANGE', permitsKey, drop, drop + page - 1, 'WITHSCORES')
   for i = 1, #oldest, 2 do
     if rest == 0 or tonumber(oldest[i + 1]) > nowNumber then
@@ -152,7 +166,7 @@ else
   end
   for _, own in ipairs({true, false}) do
     for i = 1, #oldest, 2 do
-      if rest > 0 and tonumber(oldest[i + 1]) > nowNumber and (leaseOf(oldest[i]) == ARGV[3]) == own then
+      if rest > 0 and tonumber(oldest[i + 1]) > nowNumber and (prefetchOf(oldest[i]) == ARGV[3]) == own then
         local n = permitsOf(oldest[i])
         if not n then
           return {CORRUPT, permitsAt, 'member', oldest[i]}
@@ -173,6 +187,7 @@ else
   value = math.min(rate, value + n)
 end
 dirty = true
+-- internal/include/store.lua
 if dirty then
   call('SET', valueKey, string.format('%d', value))
 elseif spent then
@@ -184,6 +199,7 @@ if wipe then
 elseif drop > 0 then
   failed = redis.pcall('ZREMRANGEBYRANK', permitsKey, '0', drop - 1)
 end
+-- internal/include/swap.lua
 if removed and type(failed) ~= 'table' then
   if added then
     failed = redis.pcall('ZADD', permitsKey, score, added)
@@ -192,11 +208,13 @@ if removed and type(failed) ~= 'table' then
     failed = redis.pcall('ZREM', permitsKey, unpack(removed))
   end
 end
+-- internal/include/checked.lua
 if failed and failed ~= 1 and type(failed) == 'table' then
   call('SET', valueKey, '0', 'PX', '1')
   redis.pcall('UNLINK', valueKey)
   return failed
 end
+-- internal/include/expiry.lua
 local stateTTL
 if keepAlive ~= '0' then
   call('PEXPIRE', KEYS[1], keepAlive)
@@ -213,4 +231,5 @@ if stateTTL then
 elseif setTTL >= 0 then
   call('PERSIST', permitsKey)
 end
+-- scripts/release.lua
 return reply

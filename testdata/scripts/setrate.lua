@@ -1,6 +1,8 @@
+-- internal/include/names.lua
 local redis, string, KEYS, ARGV = redis, string, KEYS, ARGV
 local call, find, match, page = redis.call, string.find, string.match, 256
-local DONE, AGAIN, NO_RATE, CORRUPT, LEASED, DONE_OWN, NEEDS_KEYS = 0, 1, 2, 3, 4, 5, 6
+local DONE, AGAIN, NO_RATE, CORRUPT, PREFETCHED, DONE_OWN, NEEDS_KEYS = 0, 1, 2, 3, 4, 5, 6
+-- scripts/setrate.lua
 local interval, keepAlive, ttl, setTTL = tonumber(ARGV[3]), ARGV[5], -1, 0
 local keep = find(ARGV[6], 'k', 1, true)
 local old = call('HMGET', KEYS[1], 'rate', 'type', 'keepAliveTime')
@@ -28,6 +30,7 @@ if keep and (not old[2] or old[2] == ARGV[4]) then
     return {CORRUPT, valueAt, '', stored}
   end
   if call('ZCARD', permitsKey) <= page then
+    -- internal/include/member.lua
     local function permitsOf(member)
       local a, b, c, d = string.byte(member, -4, -1)
       return d and a + b * 256 + c * 65536 + d * 16777216
@@ -35,13 +38,14 @@ if keep and (not old[2] or old[2] == ARGV[4]) then
     local function grantOf(member)
       return string.sub(member, 1, -5)
     end
-    local function leaseOf(member)
+    local function prefetchOf(member)
       return string.sub(member, 2, 5) == 'LEAS' and string.sub(member, 2, 9) or nil
     end
     local function resized(member, n)
       return grantOf(member) .. string.char(n % 256, math.floor(n / 256) % 256, math.floor(n / 65536) % 256,
         math.floor(n / 16777216))
     end
+    -- scripts/setrate.lua
     local grants, used = call('ZRANGE', permitsKey, '0', '-1', 'WITHSCORES'), 0
     expired = 0
     for i = 1, #grants, 2 do
@@ -81,6 +85,7 @@ end
 if value then
   call('SET', valueKey, value)
 end
+-- internal/include/expiry.lua
 local stateTTL
 if keepAlive ~= '0' then
   call('PEXPIRE', KEYS[1], keepAlive)
@@ -97,4 +102,5 @@ if stateTTL then
 elseif setTTL >= 0 then
   call('PERSIST', permitsKey)
 end
+-- scripts/setrate.lua
 return 1

@@ -1,8 +1,12 @@
+-- internal/include/names.lua
 local redis, string, KEYS, ARGV = redis, string, KEYS, ARGV
 local call, find, match, page = redis.call, string.find, string.match, 256
-local DONE, AGAIN, NO_RATE, CORRUPT, LEASED, DONE_OWN, NEEDS_KEYS = 0, 1, 2, 3, 4, 5, 6
+local DONE, AGAIN, NO_RATE, CORRUPT, PREFETCHED, DONE_OWN, NEEDS_KEYS = 0, 1, 2, 3, 4, 5, 6
+-- internal/include/numbers.lua
 local ceil, floor, fmod, max, min = math.ceil, math.floor, math.fmod, math.max, math.min
+-- script.lua
 local hint, ended, totalText, flags, runs = ARGV[3], ARGV[4], ARGV[5], ARGV[7] or '', ARGV[8]
+-- internal/include/limiter.lua
 local config = call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime')
 local rate, interval, rateType, keepAlive = config[1], config[2], config[3], config[4] or '0'
 if not (rate and interval and rateType) then
@@ -32,14 +36,17 @@ if not (hinted or #rate < 16 and match(rate, '^%d+$') and match(interval, '^%d+$
   end
 end
 rate = rate + 0
+-- internal/include/now.lua
 local now = ARGV[1]
 if now == '' then
   local time = call('TIME')
   now = time[1] .. string.format('%03d', math.floor(time[2] / 1000))
 end
+-- internal/include/limiter.lua
 if not hinted or not ended or ended == '' then
   ended = now - interval
 end
+-- script.lua
 local waiters, id, late, rest = KEYS[4], ARGV[11], ARGV[12] + 0, ARGV[13] + 0
 local lead = max(1, min(floor(rate * 250 / interval), 4294967295))
 local total = 1
@@ -52,6 +59,7 @@ if total > rate and (not runs or runs == '') then
   runs = totalText .. '*1'
 end
 now = now * 1000
+-- internal/include/rivals.lua
 local clock = 'the most advanced clock of the Clients whose callers wait for the limiter'
 local t = redis.pcall('TIME')
 local first = t[1] and redis.pcall('ZRANGEBYSCORE', waiters, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 2) or {}
@@ -66,20 +74,23 @@ if rival then
   now = now + moved
   ahead = moved == 0 and 4e15 + now - server
 end
--- A Client that is behind would lose each permit to other programs, whose clocks are not.
+-- script.lua
 if server - now > 0 and server - now < 100000 then
   moved = moved + server - now
   now = server
 end
 now = string.format('%d', floor(now / 1000))
 ended = now - interval
+-- internal/include/window.lua
 local ttl = keepAlive == '0' and call('PTTL', KEYS[1])
 local expired, setTTL = call('ZCOUNT', permitsKey, '-inf', ended), call('PTTL', permitsKey)
+-- internal/include/value.lua
 local stored = call('GET', valueKey)
 if stored and stored ~= '0' and not (#stored < 18 and match(stored, '^%-?[1-9]%d*$')) then
   return {CORRUPT, valueAt, '', stored}
 end
 local value = stored and stored + 0
+-- script.lua
 if total > rate then
   local answers = {}
   for upTo, text, times in string.gmatch(runs, '(~?)(%d+)%*(%d+)') do
@@ -94,6 +105,7 @@ if total > rate then
       table.concat(answers), 0, keepAlive + 0}
   end
 end
+-- internal/include/reclaim.lua
 local spent = nil
 local size = setTTL == -2 and 0 or expired > 0 and call('ZCARD', permitsKey) or nil
 local dirty, more, wipe, drop = not stored or setTTL ~= -1 and ttl == -1, false, false, 0
@@ -103,6 +115,7 @@ if expired == size then
     value, dirty = rate, true
   end
 elseif expired > 0 or not value then
+  -- internal/include/member.lua
   local function permitsOf(member)
     local a, b, c, d = string.byte(member, -4, -1)
     return d and a + b * 256 + c * 65536 + d * 16777216
@@ -110,13 +123,14 @@ elseif expired > 0 or not value then
   local function grantOf(member)
     return string.sub(member, 1, -5)
   end
-  local function leaseOf(member)
+  local function prefetchOf(member)
     return string.sub(member, 2, 5) == 'LEAS' and string.sub(member, 2, 9) or nil
   end
   local function resized(member, n)
     return grantOf(member) .. string.char(n % 256, math.floor(n / 256) % 256, math.floor(n / 65536) % 256,
       math.floor(n / 16777216))
   end
+  -- internal/include/reclaim.lua
   if expired > 0 then
     more, drop = expired > page, math.min(expired, page)
     local returned, sum = call('ZRANGE', permitsKey, '0', drop - 1), 0
@@ -160,11 +174,14 @@ elseif expired > 0 or not value then
     value = rate - sum
   end
 end
+-- internal/include/cap.lua
 if value > rate then
   value, dirty = rate, true
 end
+-- script.lua
 local credit = 9007199254740992
 local free, holds, reach = value, true, 1
+-- internal/include/share.lua
 local open, own, held, slow, known, clients, marked = max(0, min(free, credit + 1)), nil, 0, 0, nil, 1, false
 if rival then
   known = first[1] == id and first[2] or first[3] == id and first[4] or call('ZSCORE', waiters, id)
@@ -219,6 +236,7 @@ if marked or not rival and (tonumber(redis.pcall('ZCOUNT', waiters, -9e14, -1e14
     call('ZREM', waiters, gone[i], string.sub(gone[i], 1, -2))
   end
 end
+-- script.lua
 if now + 0 < ARGV[16] + 0 then
   credit, held = -1, ARGV[16] - now
 end
@@ -234,6 +252,7 @@ elseif runs or total > rate then
   end
   want = 0
   local free, most, ordered = value, rate, find(flags, 'o', 1, true)
+  -- internal/include/decide.lua
   answers = {}
   local closed, part = false, ''
   for upTo, text, times in string.gmatch(runs, '(~?)(%d+)%*(%d+)') do
@@ -263,6 +282,7 @@ elseif runs or total > rate then
     end
   end
   answers = table.concat(answers) .. part
+  -- script.lua
   if want > 0 and (ordered or find(flags, 'a', 1, true)) then
     want = rate
   end
@@ -275,19 +295,20 @@ if granted > 0 then
     dirty = true
   end
 end
-local leased, span = 0, 0
+local prefetched, span = 0, 0
 if ARGV[9] then
   span = math.min(tonumber(ARGV[10]), math.floor(interval / 16))
   local ends = ttl or tonumber(keepAlive)
   if granted == total and flags and span > 0 and (ends < 0 or ends >= interval + span) then
-    leased = math.min(tonumber(ARGV[9]), math.floor(value / 2), value - math.ceil(rate / 8), 4294967295 - granted)
-    leased = math.max(0, leased)
-    if leased > 0 then
-      value, granted = value - leased, granted + leased
+    prefetched = math.min(tonumber(ARGV[9]), math.floor(value / 2), value - math.ceil(rate / 8), 4294967295 - granted)
+    prefetched = math.max(0, prefetched)
+    if prefetched > 0 then
+      value, granted = value - prefetched, granted + prefetched
       spent, grantedAt = string.format('%d', granted), string.format('%d', now + span)
     end
   end
 end
+-- internal/include/store.lua
 if dirty then
   call('SET', valueKey, string.format('%d', value))
 elseif spent then
@@ -299,9 +320,11 @@ if wipe then
 elseif drop > 0 then
   failed = redis.pcall('ZREMRANGEBYRANK', permitsKey, '0', drop - 1)
 end
+-- internal/include/grant.lua
 if granted > 0 and (not failed or type(failed) ~= 'table') then
   local member = ARGV[2]
   if granted ~= total then
+    -- internal/include/member.lua
     local function permitsOf(member)
       local a, b, c, d = string.byte(member, -4, -1)
       return d and a + b * 256 + c * 65536 + d * 16777216
@@ -309,22 +332,25 @@ if granted > 0 and (not failed or type(failed) ~= 'table') then
     local function grantOf(member)
       return string.sub(member, 1, -5)
     end
-    local function leaseOf(member)
+    local function prefetchOf(member)
       return string.sub(member, 2, 5) == 'LEAS' and string.sub(member, 2, 9) or nil
     end
     local function resized(member, n)
       return grantOf(member) .. string.char(n % 256, math.floor(n / 256) % 256, math.floor(n / 65536) % 256,
         math.floor(n / 16777216))
     end
+    -- internal/include/grant.lua
     member = resized(member, granted)
   end
   failed = redis.pcall('ZADD', permitsKey, grantedAt, member)
 end
+-- internal/include/checked.lua
 if failed and failed ~= 1 and type(failed) == 'table' then
   call('SET', valueKey, '0', 'PX', '1')
   redis.pcall('UNLINK', valueKey)
   return failed
 end
+-- script.lua
 local reply = value
 if not flags then
   reply = {AGAIN, ''}
@@ -342,6 +368,7 @@ elseif answers or flags ~= '' or not hinted then
   end
   if want and want > 0 and find(flags, 'w', 1, true) then
     local need = want - value
+    -- internal/include/member.lua
     local function permitsOf(member)
       local a, b, c, d = string.byte(member, -4, -1)
       return d and a + b * 256 + c * 65536 + d * 16777216
@@ -349,33 +376,34 @@ elseif answers or flags ~= '' or not hinted then
     local function grantOf(member)
       return string.sub(member, 1, -5)
     end
-    local function leaseOf(member)
+    local function prefetchOf(member)
       return string.sub(member, 2, 5) == 'LEAS' and string.sub(member, 2, 9) or nil
     end
     local function resized(member, n)
       return grantOf(member) .. string.char(n % 256, math.floor(n / 256) % 256, math.floor(n / 65536) % 256,
         math.floor(n / 16777216))
     end
-    local last, lastLeased, nowNumber = nil, nil, now + 0
-    local leases = call('ZRANGEBYSCORE', permitsKey, '(' .. now, '+inf', 'WITHSCORES', 'LIMIT', '0', page)
+    -- internal/include/waits.lua
+    local last, lastPrefetched, nowNumber = nil, nil, now + 0
+    local prefetches = call('ZRANGEBYSCORE', permitsKey, '(' .. now, '+inf', 'WITHSCORES', 'LIMIT', '0', page)
     local oldest = call('ZRANGE', permitsKey, '0', need > 1 and page - 1 or '0', 'WITHSCORES')
     if need == 1 and oldest[1] and permitsOf(oldest[1]) == 0 then
       oldest = call('ZRANGE', permitsKey, '0', page - 1, 'WITHSCORES')
     end
-    local at, leaseAt = 1, 1
+    local at, prefetchAt = 1, 1
     while need > 0 do
-      while oldest[at] and tonumber(oldest[at + 1]) > nowNumber and leaseOf(oldest[at]) do
+      while oldest[at] and tonumber(oldest[at + 1]) > nowNumber and prefetchOf(oldest[at]) do
         at = at + 2
       end
-      while leases[leaseAt] and not leaseOf(leases[leaseAt]) do
-        leaseAt = leaseAt + 2
+      while prefetches[prefetchAt] and not prefetchOf(prefetches[prefetchAt]) do
+        prefetchAt = prefetchAt + 2
       end
-      local wait, lease = oldest[at] and tonumber(oldest[at + 1]), leases[leaseAt] and tonumber(leases[leaseAt + 1])
+      local wait, prefetch = oldest[at] and tonumber(oldest[at + 1]), prefetches[prefetchAt] and tonumber(prefetches[prefetchAt + 1])
       wait = wait and wait + interval - now
-      lease = lease and lease - now + math.min(50, interval)
-      local n, leased
-      if lease and (not wait or lease < wait) then
-        n, wait, leaseAt, leased = permitsOf(leases[leaseAt]), lease, leaseAt + 2, true
+      prefetch = prefetch and prefetch - now + math.min(50, interval)
+      local n, prefetched
+      if prefetch and (not wait or prefetch < wait) then
+        n, wait, prefetchAt, prefetched = permitsOf(prefetches[prefetchAt]), prefetch, prefetchAt + 2, true
       elseif wait then
         n, at = permitsOf(oldest[at]), at + 2
       else
@@ -383,25 +411,26 @@ elseif answers or flags ~= '' or not hinted then
       end
       n, wait = n or 0, math.min(math.max(0, wait), 9007199254740992)
       need = need - n
-      n = leased and -n or n
-      if wait == last and leased == lastLeased then
+      n = prefetched and -n or n
+      if wait == last and prefetched == lastPrefetched then
         reply[#reply] = reply[#reply] + n
       else
-        reply[#reply + 1], reply[#reply + 2], last, lastLeased = wait, n, wait, leased
+        reply[#reply + 1], reply[#reply + 2], last, lastPrefetched = wait, n, wait, prefetched
       end
     end
+  -- script.lua
   end
   local next, batch, window = 0, nil, 0
   local need, pair = (missed or 1) - value, 10
   while need > 0 and reply[pair] do
     next, need, pair = max(next, reply[pair] * 1000), need - math.abs(reply[pair + 1]), pair + 2
   end
-  -- The fractions of multiples of the golden ratio are evenly spread, as in forecast.go.
   local turn, number = 0, floor((now + next / 1000) / interval) * 1.6180339887498949
   if next > 0 and fmod(number, 1) < ARGV[14] + 0 then
     turn = ARGV[15] + 0
     next = next + turn * 1000
   end
+  -- internal/include/shared.lua
   own = min(8796093022207, own + granted)
   local due, wants, lag, before = t, min(1023, total + rest - granted), 0, 0
   if rival and known and granted == 0 then
@@ -429,6 +458,7 @@ elseif answers or flags ~= '' or not hinted then
     redis.pcall('ZADD', waiters, own + wants / 1024, id, -due, id .. '!')
   end
   redis.pcall('PEXPIRE', waiters, 8000)
+  -- script.lua
   local all = (tonumber(redis.pcall('ZSCORE', waiters, 'all')) or -2e15) - granted
   if granted > 0 then
     redis.pcall('ZADD', waiters, all, 'all')
@@ -436,9 +466,10 @@ elseif answers or flags ~= '' or not hinted then
   all = others and all == -2e15 and -1 or -2e15 - all
   reply[#reply + 1] = {others and 1 or 0, held * 1000, slow, lag * 1000, moved, turn, now - t, all}
 end
-if leased > 0 then
-  reply = {LEASED, leased, span, rate, math.min(interval, 9007199254740992), value, now + span, reply}
+if prefetched > 0 then
+  reply = {PREFETCHED, prefetched, span, rate, math.min(interval, 9007199254740992), value, now + span, reply}
 end
+-- internal/include/expiry.lua
 local stateTTL
 if keepAlive ~= '0' then
   call('PEXPIRE', KEYS[1], keepAlive)
@@ -455,4 +486,5 @@ if stateTTL then
 elseif setTTL >= 0 then
   call('PERSIST', permitsKey)
 end
+-- script.lua
 return reply

@@ -1,4 +1,5 @@
 ---- acquire
+-- limit/fixedwindow.lua, read
 local call = redis.call
 local KEYS = KEYS
 local ARGV = ARGV
@@ -8,6 +9,7 @@ if count1 and count1 ~= '0' and (not match(count1, '^[1-9]%d*$') or #count1 > 16
   return {3, 1, count1}
 end
 local free1 = most1 - (count1 or 0)
+-- limit/scripts/acquire.lua
 local total, free, most, credit = ARGV[1] + 0, free1, most1, 9007199254740992
 local amount, flags, runs = ARGV[1], ARGV[3 + 1], ARGV[3 + 2]
 local granted, answers, above, want, missed = 0, nil, false, 0, nil
@@ -16,6 +18,7 @@ if total <= free and (total <= credit or not runs and credit >= 0) then
 elseif runs or total > most then
   local ordered = flags == 'do'
   want, runs = ordered and most or 0, runs or ARGV[1] .. '*1'
+  -- internal/include/decide.lua
   answers = {}
   local closed, part = false, ''
   for upTo, text, times in string.gmatch(runs, '(~?)(%d+)%*(%d+)') do
@@ -45,95 +48,119 @@ elseif runs or total > most then
     end
   end
   answers = table.concat(answers) .. part
+  -- limit/scripts/acquire.lua
   amount = string.format('%d', granted)
 else
   answers, want = 'n', total
 end
-local leased, span = nil, ARGV[3 + 5]
+local prefetched, span = nil, ARGV[3 + 5]
 local floor = math.floor
 if span and span ~= '' then
-  leased, span = 0, tonumber(span)
+  prefetched, span = 0, tonumber(span)
+  -- limit/fixedwindow.lua, length
   local length1 = ARGV[3]
+  -- limit/fixedwindow.lua, prefetch
   if not count1 then
+    -- limit/alignedwindow.lua, begin
     do
       local time = call('TIME')
       left1 = ARGV[3] - (time[1] * 1000 + floor(time[2] / 1000)) % ARGV[3]
     end
+  -- limit/fixedwindow.lua, prefetch
   end
   local min = math.min
   span = min(span, floor(length1 / 16), count1 and call('PTTL', KEYS[1]) or left1 + 0)
+  -- limit/scripts/acquire.lua
   if granted == total and span > 0 then
     local ceil = math.ceil
     local max = math.max
-    leased = max(0, min(tonumber(ARGV[3 + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
-    granted = granted + leased
+    prefetched = max(0, min(tonumber(ARGV[3 + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
+    granted = granted + prefetched
     amount = string.format('%d', granted)
   end
 end
 if granted > 0 then
+  -- limit/fixedwindow.lua, take
   if count1 then
     count1 = call('INCRBY', KEYS[1], amount)
   else
+    -- limit/alignedwindow.lua, begin
     do
       local time = call('TIME')
       left1 = ARGV[3] - (time[1] * 1000 + floor(time[2] / 1000)) % ARGV[3]
     end
+    -- limit/fixedwindow.lua, take
     call('SET', KEYS[1], amount, 'PX', left1)
     count1, text1 = granted, 'new'
   end
+-- limit/scripts/acquire.lua
 end
-if (not flags or flags == '') and not above and not leased then
+if (not flags or flags == '') and not above and not prefetched then
   if granted == total then
     return text1
   elseif granted == 0 then
     return -1
   end
 end
+-- limit/fixedwindow.lua, flat
 if flags == 'd' and not runs then
+  -- limit/fixedwindow.lua, left
   if count1 and not left1 then
     left1 = call('PTTL', KEYS[1])
     if left1 == 0 then
       left1 = 1
     end
   end
+  -- limit/fixedwindow.lua, expire
   if left1 == -1 then
+    -- limit/alignedwindow.lua, begin
     do
       local time = call('TIME')
       left1 = ARGV[3] - (time[1] * 1000 + floor(time[2] / 1000)) % ARGV[3]
     end
+    -- limit/fixedwindow.lua, expire
     call('PEXPIRE', KEYS[1], left1)
   end
+  -- limit/fixedwindow.lua, flat
   if granted > 0 then
     return {count1, left1 + 0}
   end
   return {-1, (count1 or 0) + 0, (left1 or 0) + 0}
 end
+-- limit/fixedwindow.lua, left
 if count1 and not left1 then
   left1 = call('PTTL', KEYS[1])
   if left1 == 0 then
     left1 = 1
   end
 end
+-- limit/fixedwindow.lua, expire
 if left1 == -1 then
+  -- limit/alignedwindow.lua, begin
   do
     local time = call('TIME')
     left1 = ARGV[3] - (time[1] * 1000 + floor(time[2] / 1000)) % ARGV[3]
   end
+  -- limit/fixedwindow.lua, expire
   call('PEXPIRE', KEYS[1], left1)
 end
+-- limit/fixedwindow.lua, left
 if count1 and not left1 then
   left1 = call('PTTL', KEYS[1])
   if left1 == 0 then
     left1 = 1
   end
 end
+-- limit/fixedwindow.lua, report
 local report1 = {text1, (count1 or 0) + 0, (left1 or 0) + 0}
-if leased then
-  return {0, answers or '*', report1, leased, span}
+-- limit/scripts/acquire.lua
+if prefetched then
+  return {0, answers or '*', report1, prefetched, span}
 end
 return {0, answers or '*', report1}
 
 ---- wait
+-- limit/scripts/include/clock.lua
 local ARGV = ARGV
 local now = ARGV[2]
 local call = redis.call
@@ -145,10 +172,12 @@ local max = math.max
 now = max(0, now)
 local floor = math.floor
 local millis = floor(now / 1000)
+-- limit/scripts/acquire.lua
 local backdate = tonumber(ARGV[4 + 3] or '')
 local KEYS = KEYS
 local waiters, id, late = KEYS[2], ARGV[4 + 6], ARGV[4 + 7] + 0
 local rest, lead = ARGV[4 + 8] + 0, ARGV[4 + 9] + 0
+-- internal/include/rivals.lua
 local clock = 'the most advanced clock of the Clients whose callers wait for the limiter'
 local t = redis.pcall('TIME')
 local first = t[1] and redis.pcall('ZRANGEBYSCORE', waiters, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 2) or {}
@@ -163,17 +192,21 @@ if rival then
   now = now + moved
   ahead = moved == 0 and 4e15 + now - server
 end
+-- limit/scripts/acquire.lua
 if rival then -- whose callers have waited, if these have not
   backdate, millis = max(backdate, 10000), floor(now / 1000)
 end
+-- limit/fixedwindow.lua, read
 local most1, count1, left1, text1 = ARGV[3] + 0, call('GET', KEYS[1]), false, ''
 local match = string.match
 if count1 and count1 ~= '0' and (not match(count1, '^[1-9]%d*$') or #count1 > 16) then
   return {3, 1, count1}
 end
 local free1 = most1 - (count1 or 0)
+-- limit/scripts/acquire.lua
 local total, free, most, credit = ARGV[1] + 0, free1, most1, 9007199254740992
 local holds, reach = true, 0
+-- internal/include/share.lua
 local min = math.min
 local open, own, held, slow, known, clients, marked = max(0, min(free, credit + 1)), nil, 0, 0, nil, 1, false
 local ceil = math.ceil
@@ -231,6 +264,7 @@ if marked or not rival and (tonumber(redis.pcall('ZCOUNT', waiters, -9e14, -1e14
     call('ZREM', waiters, gone[i], string.sub(gone[i], 1, -2))
   end
 end
+-- limit/scripts/acquire.lua
 local amount, flags, runs = ARGV[1], ARGV[4 + 1], ARGV[4 + 2]
 local granted, answers, above, want, missed = 0, nil, false, 0, nil
 if total <= free and (total <= credit or not runs and credit >= 0) then
@@ -238,6 +272,7 @@ if total <= free and (total <= credit or not runs and credit >= 0) then
 elseif runs or total > most then
   local ordered = flags == 'do'
   want, runs = ordered and most or 0, runs or ARGV[1] .. '*1'
+  -- internal/include/decide.lua
   answers = {}
   local closed, part = false, ''
   for upTo, text, times in string.gmatch(runs, '(~?)(%d+)%*(%d+)') do
@@ -267,88 +302,114 @@ elseif runs or total > most then
     end
   end
   answers = table.concat(answers) .. part
+  -- limit/scripts/acquire.lua
   amount = string.format('%d', granted)
 else
   answers, want = 'n', total
 end
-local leased, span = nil, ARGV[4 + 5]
+local prefetched, span = nil, ARGV[4 + 5]
 if span and span ~= '' then
-  leased, span = 0, tonumber(span)
+  prefetched, span = 0, tonumber(span)
+  -- limit/fixedwindow.lua, length
   local length1 = ARGV[4]
+  -- limit/fixedwindow.lua, prefetch
   if not count1 then
+    -- limit/alignedwindow.lua, begin
     do
       local time = call('TIME')
       left1 = ARGV[4] - (time[1] * 1000 + floor(time[2] / 1000)) % ARGV[4]
     end
+  -- limit/fixedwindow.lua, prefetch
   end
   span = min(span, floor(length1 / 16), count1 and call('PTTL', KEYS[1]) or left1 + 0)
+  -- limit/scripts/acquire.lua
   if granted == total and span > 0 then
-    leased = max(0, min(tonumber(ARGV[4 + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
-    granted = granted + leased
+    prefetched = max(0, min(tonumber(ARGV[4 + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
+    granted = granted + prefetched
     amount = string.format('%d', granted)
   end
 end
 if granted > 0 then
+  -- limit/fixedwindow.lua, take
   if count1 then
     count1 = call('INCRBY', KEYS[1], amount)
   else
+    -- limit/alignedwindow.lua, begin
     do
       local time = call('TIME')
       left1 = ARGV[4] - (time[1] * 1000 + floor(time[2] / 1000)) % ARGV[4]
     end
+    -- limit/fixedwindow.lua, take
     call('SET', KEYS[1], amount, 'PX', left1)
     count1, text1 = granted, 'new'
   end
+-- limit/scripts/acquire.lua
 end
-if (not flags or flags == '') and not above and not leased then
+if (not flags or flags == '') and not above and not prefetched then
   if granted == total then
     return text1
   elseif granted == 0 then
     return -1
   end
 end
+-- limit/fixedwindow.lua, flat
 if flags == 'd' and not runs then
+  -- limit/fixedwindow.lua, left
   if count1 and not left1 then
     left1 = call('PTTL', KEYS[1])
     if left1 == 0 then
       left1 = 1
     end
   end
+  -- limit/fixedwindow.lua, expire
   if left1 == -1 then
+    -- limit/alignedwindow.lua, begin
     do
       local time = call('TIME')
       left1 = ARGV[4] - (time[1] * 1000 + floor(time[2] / 1000)) % ARGV[4]
     end
+    -- limit/fixedwindow.lua, expire
     call('PEXPIRE', KEYS[1], left1)
   end
+  -- limit/fixedwindow.lua, flat
   if granted > 0 then
     return {count1, left1 + 0}
   end
   return {-1, (count1 or 0) + 0, (left1 or 0) + 0}
 end
+-- limit/fixedwindow.lua, left
 if count1 and not left1 then
   left1 = call('PTTL', KEYS[1])
   if left1 == 0 then
     left1 = 1
   end
 end
+-- limit/fixedwindow.lua, expire
 if left1 == -1 then
+  -- limit/alignedwindow.lua, begin
   do
     local time = call('TIME')
     left1 = ARGV[4] - (time[1] * 1000 + floor(time[2] / 1000)) % ARGV[4]
   end
+  -- limit/fixedwindow.lua, expire
   call('PEXPIRE', KEYS[1], left1)
 end
+-- limit/fixedwindow.lua, left
 if count1 and not left1 then
   left1 = call('PTTL', KEYS[1])
   if left1 == 0 then
     left1 = 1
   end
 end
+-- limit/fixedwindow.lua, report
 local report1 = {text1, (count1 or 0) + 0, (left1 or 0) + 0}
+-- limit/scripts/acquire.lua
 local next, batch, window = 0, nil, 0
+-- limit/fixedwindow.lua, length
 local length1 = ARGV[4]
+-- limit/fixedwindow.lua, next
 next, batch, window = max(next, (left1 or 0) * 1000), min(batch or most1, most1), max(window, length1)
+-- internal/include/shared.lua
 own = min(8796093022207, own + granted)
 local due, wants, lag, before = t, min(1023, total + rest - granted), 0, 0
 if rival and known and granted == 0 then
@@ -376,18 +437,20 @@ else
   redis.pcall('ZADD', waiters, own + wants / 1024, id, -due, id .. '!')
 end
 redis.pcall('PEXPIRE', waiters, 8000)
-if not leased then
+-- limit/scripts/acquire.lua
+if not prefetched then
   return {0, answers or '*', report1, others and 1 or 0, held * 1000, slow, lag * 1000, moved}
 end
 do
-  return {0, answers or '*', report1, leased, span, others and 1 or 0, held * 1000, slow, lag * 1000, moved}
+  return {0, answers or '*', report1, prefetched, span, others and 1 or 0, held * 1000, slow, lag * 1000, moved}
 end
-if leased then
-  return {0, answers or '*', report1, leased, span}
+if prefetched then
+  return {0, answers or '*', report1, prefetched, span}
 end
 return {0, answers or '*', report1}
 
 ---- charge
+-- limit/fixedwindow.lua, read
 local call = redis.call
 local KEYS = KEYS
 local ARGV = ARGV
@@ -396,47 +459,61 @@ local match = string.match
 if count1 and count1 ~= '0' and (not match(count1, '^[1-9]%d*$') or #count1 > 16) then
   return {3, 1, count1}
 end
+-- limit/scripts/charge.lua
 local granted, answers, want = ARGV[1] + 0, nil, 1
+-- limit/fixedwindow.lua, charge
 local floor = math.floor
 do
   local max = math.max
   local min = math.min
   local format = string.format
   local amount = format('%d', max(0, min(granted, 9007199254740992 - (count1 or 0))))
+  -- limit/fixedwindow.lua, take
   if count1 then
     count1 = call('INCRBY', KEYS[1], amount)
   else
+    -- limit/alignedwindow.lua, begin
     do
       local time = call('TIME')
       left1 = ARGV[3] - (time[1] * 1000 + floor(time[2] / 1000)) % ARGV[3]
     end
+    -- limit/fixedwindow.lua, take
     call('SET', KEYS[1], amount, 'PX', left1)
     count1, text1 = granted, 'new'
   end
+-- limit/fixedwindow.lua, charge
 end
+-- limit/fixedwindow.lua, left
 if count1 and not left1 then
   left1 = call('PTTL', KEYS[1])
   if left1 == 0 then
     left1 = 1
   end
 end
+-- limit/fixedwindow.lua, expire
 if left1 == -1 then
+  -- limit/alignedwindow.lua, begin
   do
     local time = call('TIME')
     left1 = ARGV[3] - (time[1] * 1000 + floor(time[2] / 1000)) % ARGV[3]
   end
+  -- limit/fixedwindow.lua, expire
   call('PEXPIRE', KEYS[1], left1)
 end
+-- limit/fixedwindow.lua, left
 if count1 and not left1 then
   left1 = call('PTTL', KEYS[1])
   if left1 == 0 then
     left1 = 1
   end
 end
+-- limit/fixedwindow.lua, report
 local report1 = {text1, (count1 or 0) + 0, (left1 or 0) + 0}
+-- limit/scripts/charge.lua
 return {0, '*', report1}
 
 ---- release
+-- limit/fixedwindow.lua, read
 local call = redis.call
 local KEYS = KEYS
 local ARGV = ARGV
@@ -445,13 +522,17 @@ local match = string.match
 if count1 and count1 ~= '0' and (not match(count1, '^[1-9]%d*$') or #count1 > 16) then
   return {3, 1, count1}
 end
+-- limit/scripts/release.lua
 local n, age = tonumber(ARGV[1]), ARGV[2]
 local receipts = {unpack(ARGV, 4 + 1)}
+-- limit/fixedwindow.lua, release
 if count1 then
   local left, receipt = call('PTTL', KEYS[1]), receipts[1] or ''
   local own, took = age == '', match(receipt, '^%+(%d+)$')
   if took then
+    -- limit/fixedwindow.lua, length
     local length1 = ARGV[4]
+    -- limit/fixedwindow.lua, release
     own = left >= 0 and length1 - left >= age + took
   elseif not own then
     own = left >= 0 and left <= (tonumber(receipt) or 0) - age
@@ -465,9 +546,11 @@ if count1 then
     end
   end
 end
+-- limit/scripts/release.lua
 return 1
 
 ---- peek
+-- limit/fixedwindow.lua, read
 local call = redis.call
 local KEYS = KEYS
 local ARGV = ARGV
@@ -476,17 +559,22 @@ local match = string.match
 if count1 and count1 ~= '0' and (not match(count1, '^[1-9]%d*$') or #count1 > 16) then
   return {3, 1, count1}
 end
+-- limit/scripts/peek.lua
 local answers, want = '*', 1
+-- limit/fixedwindow.lua, left
 if count1 and not left1 then
   left1 = call('PTTL', KEYS[1])
   if left1 == 0 then
     left1 = 1
   end
 end
+-- limit/fixedwindow.lua, report
 local report1 = {text1, (count1 or 0) + 0, (left1 or 0) + 0}
+-- limit/scripts/peek.lua
 return {0, answers, report1}
 
 ---- drain
+-- limit/fixedwindow.lua, read
 local call = redis.call
 local KEYS = KEYS
 local ARGV = ARGV
@@ -496,44 +584,58 @@ if count1 and count1 ~= '0' and (not match(count1, '^[1-9]%d*$') or #count1 > 16
   return {3, 1, count1}
 end
 local free1 = most1 - (count1 or 0)
+-- limit/scripts/drain.lua
 local leave, answers, want, granted = ARGV[1] + 0, nil, 1, 0
+-- limit/scripts/include/drain.lua
 local min = math.min
 granted = min(free1) - leave
 local floor = math.floor
 if granted > 0 then
   local format = string.format
   local amount = format('%d', granted)
+  -- limit/fixedwindow.lua, take
   if count1 then
     count1 = call('INCRBY', KEYS[1], amount)
   else
+    -- limit/alignedwindow.lua, begin
     do
       local time = call('TIME')
       left1 = ARGV[3] - (time[1] * 1000 + floor(time[2] / 1000)) % ARGV[3]
     end
+    -- limit/fixedwindow.lua, take
     call('SET', KEYS[1], amount, 'PX', left1)
     count1, text1 = granted, 'new'
   end
+-- limit/scripts/include/drain.lua
 end
+-- limit/scripts/drain.lua
 answers = '*'
+-- limit/fixedwindow.lua, left
 if count1 and not left1 then
   left1 = call('PTTL', KEYS[1])
   if left1 == 0 then
     left1 = 1
   end
 end
+-- limit/fixedwindow.lua, expire
 if left1 == -1 then
+  -- limit/alignedwindow.lua, begin
   do
     local time = call('TIME')
     left1 = ARGV[3] - (time[1] * 1000 + floor(time[2] / 1000)) % ARGV[3]
   end
+  -- limit/fixedwindow.lua, expire
   call('PEXPIRE', KEYS[1], left1)
 end
+-- limit/fixedwindow.lua, left
 if count1 and not left1 then
   left1 = call('PTTL', KEYS[1])
   if left1 == 0 then
     left1 = 1
   end
 end
+-- limit/fixedwindow.lua, report
 local report1 = {text1, (count1 or 0) + 0, (left1 or 0) + 0}
+-- limit/scripts/drain.lua
 return {0, '*', report1}
 

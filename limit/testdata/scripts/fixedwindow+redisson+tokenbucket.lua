@@ -1,4 +1,5 @@
 ---- acquire
+-- limit/scripts/include/clock.lua
 local ARGV = ARGV
 local now = ARGV[2]
 local call = redis.call
@@ -10,14 +11,19 @@ local max = math.max
 now = max(0, now)
 local floor = math.floor
 local millis = floor(now / 1000)
+-- limit/scripts/acquire.lua
 local backdate = tonumber(ARGV[10 + 3] or '')
+-- limit/redisson.lua, function
 local match = string.match
 local KEYS = KEYS
 local function redisson(KEYS, ARGV)
+  -- internal/include/names.lua
   local redis, string, KEYS, ARGV = redis, string, KEYS, ARGV
   local call, find, match, page = redis.call, string.find, string.match, 256
-  local DONE, AGAIN, NO_RATE, CORRUPT, LEASED, DONE_OWN, NEEDS_KEYS = 0, 1, 2, 3, 4, 5, 6
+  local DONE, AGAIN, NO_RATE, CORRUPT, PREFETCHED, DONE_OWN, NEEDS_KEYS = 0, 1, 2, 3, 4, 5, 6
+  -- limit/redisson.lua, function
   local hint, ended
+  -- internal/include/limiter.lua
   local config = call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime')
   local rate, interval, rateType, keepAlive = config[1], config[2], config[3], config[4] or '0'
   if not (rate and interval and rateType) then
@@ -47,21 +53,26 @@ local function redisson(KEYS, ARGV)
     end
   end
   rate = rate + 0
+  -- internal/include/now.lua
   local now = ARGV[1]
   if now == '' then
     local time = call('TIME')
     now = time[1] .. string.format('%03d', math.floor(time[2] / 1000))
   end
+  -- internal/include/limiter.lua
   if not hinted or not ended or ended == '' then
     ended = now - interval
   end
+  -- internal/include/value.lua
   local stored = call('GET', valueKey)
   if stored and stored ~= '0' and not (#stored < 18 and match(stored, '^%-?[1-9]%d*$')) then
     return {CORRUPT, valueAt, '', stored}
   end
   local value = stored and stored + 0
+  -- internal/include/window.lua
   local ttl = keepAlive == '0' and call('PTTL', KEYS[1])
   local expired, setTTL = call('ZCOUNT', permitsKey, '-inf', ended), call('PTTL', permitsKey)
+  -- internal/include/reclaim.lua
   local spent = nil
   local size = setTTL == -2 and 0 or expired > 0 and call('ZCARD', permitsKey) or nil
   local dirty, more, wipe, drop = not stored or setTTL ~= -1 and ttl == -1, false, false, 0
@@ -71,6 +82,7 @@ local function redisson(KEYS, ARGV)
       value, dirty = rate, true
     end
   elseif expired > 0 or not value then
+    -- internal/include/member.lua
     local function permitsOf(member)
       local a, b, c, d = string.byte(member, -4, -1)
       return d and a + b * 256 + c * 65536 + d * 16777216
@@ -78,13 +90,14 @@ local function redisson(KEYS, ARGV)
     local function grantOf(member)
       return string.sub(member, 1, -5)
     end
-    local function leaseOf(member)
+    local function prefetchOf(member)
       return string.sub(member, 2, 5) == 'LEAS' and string.sub(member, 2, 9) or nil
     end
     local function resized(member, n)
       return grantOf(member) .. string.char(n % 256, math.floor(n / 256) % 256, math.floor(n / 65536) % 256,
         math.floor(n / 16777216))
     end
+    -- internal/include/reclaim.lua
     if expired > 0 then
       more, drop = expired > page, math.min(expired, page)
       local returned, sum = call('ZRANGE', permitsKey, '0', drop - 1), 0
@@ -128,15 +141,18 @@ local function redisson(KEYS, ARGV)
       value = rate - sum
     end
   end
+  -- internal/include/cap.lua
   if value > rate then
     value, dirty = rate, true
   end
+  -- limit/redisson.lua, function
   local limiter = {free = value, most = rate, more = more}
   function limiter.settle(granted)
     local total, reply, grantedAt = -1, false, now
     if granted > 0 then
       value, spent = value - granted, string.format('%d', granted)
     end
+    -- internal/include/store.lua
     if dirty then
       call('SET', valueKey, string.format('%d', value))
     elseif spent then
@@ -148,9 +164,11 @@ local function redisson(KEYS, ARGV)
     elseif drop > 0 then
       failed = redis.pcall('ZREMRANGEBYRANK', permitsKey, '0', drop - 1)
     end
+    -- internal/include/grant.lua
     if granted > 0 and (not failed or type(failed) ~= 'table') then
       local member = ARGV[2]
       if granted ~= total then
+        -- internal/include/member.lua
         local function permitsOf(member)
           local a, b, c, d = string.byte(member, -4, -1)
           return d and a + b * 256 + c * 65536 + d * 16777216
@@ -158,22 +176,25 @@ local function redisson(KEYS, ARGV)
         local function grantOf(member)
           return string.sub(member, 1, -5)
         end
-        local function leaseOf(member)
+        local function prefetchOf(member)
           return string.sub(member, 2, 5) == 'LEAS' and string.sub(member, 2, 9) or nil
         end
         local function resized(member, n)
           return grantOf(member) .. string.char(n % 256, math.floor(n / 256) % 256, math.floor(n / 65536) % 256,
             math.floor(n / 16777216))
         end
+        -- internal/include/grant.lua
         member = resized(member, granted)
       end
       failed = redis.pcall('ZADD', permitsKey, grantedAt, member)
     end
+    -- internal/include/checked.lua
     if failed and failed ~= 1 and type(failed) == 'table' then
       call('SET', valueKey, '0', 'PX', '1')
       redis.pcall('UNLINK', valueKey)
       return failed
     end
+    -- internal/include/expiry.lua
     local stateTTL
     if keepAlive ~= '0' then
       call('PEXPIRE', KEYS[1], keepAlive)
@@ -190,6 +211,7 @@ local function redisson(KEYS, ARGV)
     elseif setTTL >= 0 then
       call('PERSIST', permitsKey)
     end
+    -- limit/redisson.lua, function
     return reply
   end
   function limiter.report(denied)
@@ -198,6 +220,7 @@ local function redisson(KEYS, ARGV)
     local report = {now, rate, math.min(interval, 9007199254740992), value, reset, keepAlive + 0}
     if denied then
       local reply, need = report, rate + 1 - value
+      -- internal/include/member.lua
       local function permitsOf(member)
         local a, b, c, d = string.byte(member, -4, -1)
         return d and a + b * 256 + c * 65536 + d * 16777216
@@ -205,33 +228,34 @@ local function redisson(KEYS, ARGV)
       local function grantOf(member)
         return string.sub(member, 1, -5)
       end
-      local function leaseOf(member)
+      local function prefetchOf(member)
         return string.sub(member, 2, 5) == 'LEAS' and string.sub(member, 2, 9) or nil
       end
       local function resized(member, n)
         return grantOf(member) .. string.char(n % 256, math.floor(n / 256) % 256, math.floor(n / 65536) % 256,
           math.floor(n / 16777216))
       end
-      local last, lastLeased, nowNumber = nil, nil, now + 0
-      local leases = call('ZRANGEBYSCORE', permitsKey, '(' .. now, '+inf', 'WITHSCORES', 'LIMIT', '0', page)
+      -- internal/include/waits.lua
+      local last, lastPrefetched, nowNumber = nil, nil, now + 0
+      local prefetches = call('ZRANGEBYSCORE', permitsKey, '(' .. now, '+inf', 'WITHSCORES', 'LIMIT', '0', page)
       local oldest = call('ZRANGE', permitsKey, '0', need > 1 and page - 1 or '0', 'WITHSCORES')
       if need == 1 and oldest[1] and permitsOf(oldest[1]) == 0 then
         oldest = call('ZRANGE', permitsKey, '0', page - 1, 'WITHSCORES')
       end
-      local at, leaseAt = 1, 1
+      local at, prefetchAt = 1, 1
       while need > 0 do
-        while oldest[at] and tonumber(oldest[at + 1]) > nowNumber and leaseOf(oldest[at]) do
+        while oldest[at] and tonumber(oldest[at + 1]) > nowNumber and prefetchOf(oldest[at]) do
           at = at + 2
         end
-        while leases[leaseAt] and not leaseOf(leases[leaseAt]) do
-          leaseAt = leaseAt + 2
+        while prefetches[prefetchAt] and not prefetchOf(prefetches[prefetchAt]) do
+          prefetchAt = prefetchAt + 2
         end
-        local wait, lease = oldest[at] and tonumber(oldest[at + 1]), leases[leaseAt] and tonumber(leases[leaseAt + 1])
+        local wait, prefetch = oldest[at] and tonumber(oldest[at + 1]), prefetches[prefetchAt] and tonumber(prefetches[prefetchAt + 1])
         wait = wait and wait + interval - now
-        lease = lease and lease - now + math.min(50, interval)
-        local n, leased
-        if lease and (not wait or lease < wait) then
-          n, wait, leaseAt, leased = permitsOf(leases[leaseAt]), lease, leaseAt + 2, true
+        prefetch = prefetch and prefetch - now + math.min(50, interval)
+        local n, prefetched
+        if prefetch and (not wait or prefetch < wait) then
+          n, wait, prefetchAt, prefetched = permitsOf(prefetches[prefetchAt]), prefetch, prefetchAt + 2, true
         elseif wait then
           n, at = permitsOf(oldest[at]), at + 2
         else
@@ -239,23 +263,26 @@ local function redisson(KEYS, ARGV)
         end
         n, wait = n or 0, math.min(math.max(0, wait), 9007199254740992)
         need = need - n
-        n = leased and -n or n
-        if wait == last and leased == lastLeased then
+        n = prefetched and -n or n
+        if wait == last and prefetched == lastPrefetched then
           reply[#reply] = reply[#reply] + n
         else
-          reply[#reply + 1], reply[#reply + 2], last, lastLeased = wait, n, wait, leased
+          reply[#reply + 1], reply[#reply + 2], last, lastPrefetched = wait, n, wait, prefetched
         end
       end
+    -- limit/redisson.lua, function
     end
     return report
   end
   return limiter
 end
+-- limit/fixedwindow.lua, read
 local most1, count1, left1, text1 = ARGV[4] + 0, call('GET', KEYS[1]), false, ''
 if count1 and count1 ~= '0' and (not match(count1, '^[1-9]%d*$') or #count1 > 16) then
   return {3, 1, count1}
 end
 local free1 = most1 - (count1 or 0)
+-- limit/redisson.lua, read
 local format = string.format
 local text2 = format('%d', millis)
 local limiter2 = redisson({KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]},
@@ -267,6 +294,7 @@ elseif limiter2[1] then
   return limiter2
 end
 local free2, most2 = limiter2.free, limiter2.most
+-- limit/tokenbucket.lua, read
 local most3, refill3, interval3 = ARGV[8] + 0, ARGV[9] + 0, ARGV[10] + 0
 local at3, missing3, refunded3, extra3, early3, epoch3, other3 = now, 0, 0, 0, 0, false, false
 local text3 = call('GET', KEYS[7]) or ''
@@ -302,19 +330,23 @@ local fmod = math.fmod
 local part3 = fmod(missing3, interval3)
 local taken3 = floor((missing3 - part3) / interval3 + 0.5)
 local free3 = most3 - taken3 - (part3 > 0 and 1 or 0) + floor(early3 / interval3)
+-- limit/scripts/acquire.lua
 local min = math.min
 local total, free, most, credit = ARGV[1] + 0, min(free1, free2, free3), min(most1, most2, most3), 9007199254740992
 local amount, flags, runs = ARGV[1], ARGV[10 + 1], ARGV[10 + 2]
 local epoch = ARGV[3]
 local granted, answers, above, want, missed = 0, nil, false, 0, nil
+-- limit/redisson.lua, more
 if total > free and limiter2.more then
   return limiter2.settle(0) or {1, format('%d', now)}
 end
+-- limit/scripts/acquire.lua
 if total <= free and (total <= credit or not runs and credit >= 0) then
   granted = total
 elseif runs or total > most then
   local ordered = flags == 'do'
   want, runs = ordered and most or 0, runs or ARGV[1] .. '*1'
+  -- internal/include/decide.lua
   answers = {}
   local closed, part = false, ''
   for upTo, text, times in string.gmatch(runs, '(~?)(%d+)%*(%d+)') do
@@ -344,37 +376,50 @@ elseif runs or total > most then
     end
   end
   answers = table.concat(answers) .. part
+  -- limit/scripts/acquire.lua
   amount = string.format('%d', granted)
 else
   answers, want = 'n', total
 end
-local leased, span = nil, ARGV[10 + 5]
+local prefetched, span = nil, ARGV[10 + 5]
 if span and span ~= '' then
-  leased, span = 0, tonumber(span)
+  prefetched, span = 0, tonumber(span)
+  -- limit/fixedwindow.lua, length
   local length1 = ARGV[5]
+  -- limit/fixedwindow.lua, prefetch
   if not count1 then
+    -- limit/fixedwindow.lua, begin
     left1 = ARGV[5]
+  -- limit/fixedwindow.lua, prefetch
   end
   span = min(span, floor(length1 / 16), count1 and call('PTTL', KEYS[1]) or left1 + 0)
+  -- limit/scripts/acquire.lua
   if granted == total and span > 0 then
-    leased = max(0, min(tonumber(ARGV[10 + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
-    granted = granted + leased
+    prefetched = max(0, min(tonumber(ARGV[10 + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
+    granted = granted + prefetched
     amount = string.format('%d', granted)
   end
 end
+-- limit/redisson.lua, settle
 do
   local failed = (not answers or match(answers, '[gnp]')) and limiter2.settle(granted)
   if failed then
     return failed
   end
 end
+-- limit/tokenbucket.lua, settle
 if granted == 0 and other3 and epoch3 then
+  -- limit/tokenbucket.lua, life
   local life = max(1, min(9007199254740, ceil((missing3 / refill3 + (at3 - now)) / 1000) + 1000))
+  -- limit/tokenbucket.lua, settle
   if call('PTTL', KEYS[7]) < life - 1000 then
+    -- limit/tokenbucket.lua, write
     part3 = fmod(missing3, interval3)
     taken3 = floor((missing3 - part3) / interval3 + 0.5)
     if missing3 > 0 then
+      -- limit/tokenbucket.lua, life
       local life = max(1, min(9007199254740, ceil((missing3 / refill3 + (at3 - now)) / 1000) + 1000))
+      -- limit/tokenbucket.lua, write
       text3 = format('%s %d %d %d %d', epoch3, at3, taken3, part3, other3 or refill3)
       if other3 then
         text3, life = text3 .. format(' %.0f %.0f', refunded3, extra3), max(call('PTTL', KEYS[7]), life)
@@ -386,24 +431,33 @@ if granted == 0 and other3 and epoch3 then
       text3 = ''
       call('UNLINK', KEYS[7])
     end
+  -- limit/tokenbucket.lua, settle
   end
 end
+-- limit/scripts/acquire.lua
 if granted > 0 then
+  -- limit/fixedwindow.lua, take
   if count1 then
     count1 = call('INCRBY', KEYS[1], amount)
   else
+    -- limit/fixedwindow.lua, begin
     left1 = ARGV[5]
+    -- limit/fixedwindow.lua, take
     call('SET', KEYS[1], amount, 'PX', left1)
     count1, text1 = granted, 'new'
   end
+  -- limit/tokenbucket.lua, take
   if not epoch3 then
     epoch3, refunded3, extra3, other3 = epoch, 0, 0, false
   end
   missing3 = min(9007199254740992 * interval3, missing3 + granted * interval3)
+  -- limit/tokenbucket.lua, write
   part3 = fmod(missing3, interval3)
   taken3 = floor((missing3 - part3) / interval3 + 0.5)
   if missing3 > 0 then
+    -- limit/tokenbucket.lua, life
     local life = max(1, min(9007199254740, ceil((missing3 / refill3 + (at3 - now)) / 1000) + 1000))
+    -- limit/tokenbucket.lua, write
     text3 = format('%s %d %d %d %d', epoch3, at3, taken3, part3, other3 or refill3)
     if other3 then
       text3, life = text3 .. format(' %.0f %.0f', refunded3, extra3), max(call('PTTL', KEYS[7]), life)
@@ -415,39 +469,50 @@ if granted > 0 then
     text3 = ''
     call('UNLINK', KEYS[7])
   end
+-- limit/scripts/acquire.lua
 end
-if (not flags or flags == '') and not above and not leased then
+if (not flags or flags == '') and not above and not prefetched then
   if granted == total then
     return {text1, text2, text3}
   elseif granted == 0 then
     return -1
   end
 end
+-- limit/fixedwindow.lua, left
 if count1 and not left1 then
   left1 = call('PTTL', KEYS[1])
   if left1 == 0 then
     left1 = 1
   end
 end
+-- limit/fixedwindow.lua, expire
 if left1 == -1 then
+  -- limit/fixedwindow.lua, begin
   left1 = ARGV[5]
+  -- limit/fixedwindow.lua, expire
   call('PEXPIRE', KEYS[1], left1)
 end
+-- limit/fixedwindow.lua, left
 if count1 and not left1 then
   left1 = call('PTTL', KEYS[1])
   if left1 == 0 then
     left1 = 1
   end
 end
+-- limit/fixedwindow.lua, report
 local report1 = {text1, (count1 or 0) + 0, (left1 or 0) + 0}
+-- limit/redisson.lua, report
 local report2 = limiter2.report(answers)
+-- limit/tokenbucket.lua, report
 local report3 = {text3, taken3, part3, at3 - now}
-if leased then
-  return {0, answers or '*', report1, report2, report3, leased, span}
+-- limit/scripts/acquire.lua
+if prefetched then
+  return {0, answers or '*', report1, report2, report3, prefetched, span}
 end
 return {0, answers or '*', report1, report2, report3}
 
 ---- wait
+-- limit/scripts/include/clock.lua
 local ARGV = ARGV
 local now = ARGV[2]
 local call = redis.call
@@ -459,10 +524,12 @@ local max = math.max
 now = max(0, now)
 local floor = math.floor
 local millis = floor(now / 1000)
+-- limit/scripts/acquire.lua
 local backdate = tonumber(ARGV[10 + 3] or '')
 local KEYS = KEYS
 local waiters, id, late = KEYS[8], ARGV[10 + 6], ARGV[10 + 7] + 0
 local rest, lead = ARGV[10 + 8] + 0, ARGV[10 + 9] + 0
+-- internal/include/rivals.lua
 local clock = 'the most advanced clock of the Clients whose callers wait for the limiter'
 local t = redis.pcall('TIME')
 local first = t[1] and redis.pcall('ZRANGEBYSCORE', waiters, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 2) or {}
@@ -477,12 +544,16 @@ if rival then
   now = now + moved
   ahead = moved == 0 and 4e15 + now - server
 end
+-- limit/redisson.lua, function
 local match = string.match
 local function redisson(KEYS, ARGV)
+  -- internal/include/names.lua
   local redis, string, KEYS, ARGV = redis, string, KEYS, ARGV
   local call, find, match, page = redis.call, string.find, string.match, 256
-  local DONE, AGAIN, NO_RATE, CORRUPT, LEASED, DONE_OWN, NEEDS_KEYS = 0, 1, 2, 3, 4, 5, 6
+  local DONE, AGAIN, NO_RATE, CORRUPT, PREFETCHED, DONE_OWN, NEEDS_KEYS = 0, 1, 2, 3, 4, 5, 6
+  -- limit/redisson.lua, function
   local hint, ended
+  -- internal/include/limiter.lua
   local config = call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime')
   local rate, interval, rateType, keepAlive = config[1], config[2], config[3], config[4] or '0'
   if not (rate and interval and rateType) then
@@ -512,21 +583,26 @@ local function redisson(KEYS, ARGV)
     end
   end
   rate = rate + 0
+  -- internal/include/now.lua
   local now = ARGV[1]
   if now == '' then
     local time = call('TIME')
     now = time[1] .. string.format('%03d', math.floor(time[2] / 1000))
   end
+  -- internal/include/limiter.lua
   if not hinted or not ended or ended == '' then
     ended = now - interval
   end
+  -- internal/include/value.lua
   local stored = call('GET', valueKey)
   if stored and stored ~= '0' and not (#stored < 18 and match(stored, '^%-?[1-9]%d*$')) then
     return {CORRUPT, valueAt, '', stored}
   end
   local value = stored and stored + 0
+  -- internal/include/window.lua
   local ttl = keepAlive == '0' and call('PTTL', KEYS[1])
   local expired, setTTL = call('ZCOUNT', permitsKey, '-inf', ended), call('PTTL', permitsKey)
+  -- internal/include/reclaim.lua
   local spent = nil
   local size = setTTL == -2 and 0 or expired > 0 and call('ZCARD', permitsKey) or nil
   local dirty, more, wipe, drop = not stored or setTTL ~= -1 and ttl == -1, false, false, 0
@@ -536,6 +612,7 @@ local function redisson(KEYS, ARGV)
       value, dirty = rate, true
     end
   elseif expired > 0 or not value then
+    -- internal/include/member.lua
     local function permitsOf(member)
       local a, b, c, d = string.byte(member, -4, -1)
       return d and a + b * 256 + c * 65536 + d * 16777216
@@ -543,13 +620,14 @@ local function redisson(KEYS, ARGV)
     local function grantOf(member)
       return string.sub(member, 1, -5)
     end
-    local function leaseOf(member)
+    local function prefetchOf(member)
       return string.sub(member, 2, 5) == 'LEAS' and string.sub(member, 2, 9) or nil
     end
     local function resized(member, n)
       return grantOf(member) .. string.char(n % 256, math.floor(n / 256) % 256, math.floor(n / 65536) % 256,
         math.floor(n / 16777216))
     end
+    -- internal/include/reclaim.lua
     if expired > 0 then
       more, drop = expired > page, math.min(expired, page)
       local returned, sum = call('ZRANGE', permitsKey, '0', drop - 1), 0
@@ -593,15 +671,18 @@ local function redisson(KEYS, ARGV)
       value = rate - sum
     end
   end
+  -- internal/include/cap.lua
   if value > rate then
     value, dirty = rate, true
   end
+  -- limit/redisson.lua, function
   local limiter = {free = value, most = rate, more = more}
   function limiter.settle(granted)
     local total, reply, grantedAt = -1, false, now
     if granted > 0 then
       value, spent = value - granted, string.format('%d', granted)
     end
+    -- internal/include/store.lua
     if dirty then
       call('SET', valueKey, string.format('%d', value))
     elseif spent then
@@ -613,9 +694,11 @@ local function redisson(KEYS, ARGV)
     elseif drop > 0 then
       failed = redis.pcall('ZREMRANGEBYRANK', permitsKey, '0', drop - 1)
     end
+    -- internal/include/grant.lua
     if granted > 0 and (not failed or type(failed) ~= 'table') then
       local member = ARGV[2]
       if granted ~= total then
+        -- internal/include/member.lua
         local function permitsOf(member)
           local a, b, c, d = string.byte(member, -4, -1)
           return d and a + b * 256 + c * 65536 + d * 16777216
@@ -623,22 +706,25 @@ local function redisson(KEYS, ARGV)
         local function grantOf(member)
           return string.sub(member, 1, -5)
         end
-        local function leaseOf(member)
+        local function prefetchOf(member)
           return string.sub(member, 2, 5) == 'LEAS' and string.sub(member, 2, 9) or nil
         end
         local function resized(member, n)
           return grantOf(member) .. string.char(n % 256, math.floor(n / 256) % 256, math.floor(n / 65536) % 256,
             math.floor(n / 16777216))
         end
+        -- internal/include/grant.lua
         member = resized(member, granted)
       end
       failed = redis.pcall('ZADD', permitsKey, grantedAt, member)
     end
+    -- internal/include/checked.lua
     if failed and failed ~= 1 and type(failed) == 'table' then
       call('SET', valueKey, '0', 'PX', '1')
       redis.pcall('UNLINK', valueKey)
       return failed
     end
+    -- internal/include/expiry.lua
     local stateTTL
     if keepAlive ~= '0' then
       call('PEXPIRE', KEYS[1], keepAlive)
@@ -655,6 +741,7 @@ local function redisson(KEYS, ARGV)
     elseif setTTL >= 0 then
       call('PERSIST', permitsKey)
     end
+    -- limit/redisson.lua, function
     return reply
   end
   function limiter.report(denied)
@@ -663,6 +750,7 @@ local function redisson(KEYS, ARGV)
     local report = {now, rate, math.min(interval, 9007199254740992), value, reset, keepAlive + 0}
     if denied then
       local reply, need = report, rate + 1 - value
+      -- internal/include/member.lua
       local function permitsOf(member)
         local a, b, c, d = string.byte(member, -4, -1)
         return d and a + b * 256 + c * 65536 + d * 16777216
@@ -670,33 +758,34 @@ local function redisson(KEYS, ARGV)
       local function grantOf(member)
         return string.sub(member, 1, -5)
       end
-      local function leaseOf(member)
+      local function prefetchOf(member)
         return string.sub(member, 2, 5) == 'LEAS' and string.sub(member, 2, 9) or nil
       end
       local function resized(member, n)
         return grantOf(member) .. string.char(n % 256, math.floor(n / 256) % 256, math.floor(n / 65536) % 256,
           math.floor(n / 16777216))
       end
-      local last, lastLeased, nowNumber = nil, nil, now + 0
-      local leases = call('ZRANGEBYSCORE', permitsKey, '(' .. now, '+inf', 'WITHSCORES', 'LIMIT', '0', page)
+      -- internal/include/waits.lua
+      local last, lastPrefetched, nowNumber = nil, nil, now + 0
+      local prefetches = call('ZRANGEBYSCORE', permitsKey, '(' .. now, '+inf', 'WITHSCORES', 'LIMIT', '0', page)
       local oldest = call('ZRANGE', permitsKey, '0', need > 1 and page - 1 or '0', 'WITHSCORES')
       if need == 1 and oldest[1] and permitsOf(oldest[1]) == 0 then
         oldest = call('ZRANGE', permitsKey, '0', page - 1, 'WITHSCORES')
       end
-      local at, leaseAt = 1, 1
+      local at, prefetchAt = 1, 1
       while need > 0 do
-        while oldest[at] and tonumber(oldest[at + 1]) > nowNumber and leaseOf(oldest[at]) do
+        while oldest[at] and tonumber(oldest[at + 1]) > nowNumber and prefetchOf(oldest[at]) do
           at = at + 2
         end
-        while leases[leaseAt] and not leaseOf(leases[leaseAt]) do
-          leaseAt = leaseAt + 2
+        while prefetches[prefetchAt] and not prefetchOf(prefetches[prefetchAt]) do
+          prefetchAt = prefetchAt + 2
         end
-        local wait, lease = oldest[at] and tonumber(oldest[at + 1]), leases[leaseAt] and tonumber(leases[leaseAt + 1])
+        local wait, prefetch = oldest[at] and tonumber(oldest[at + 1]), prefetches[prefetchAt] and tonumber(prefetches[prefetchAt + 1])
         wait = wait and wait + interval - now
-        lease = lease and lease - now + math.min(50, interval)
-        local n, leased
-        if lease and (not wait or lease < wait) then
-          n, wait, leaseAt, leased = permitsOf(leases[leaseAt]), lease, leaseAt + 2, true
+        prefetch = prefetch and prefetch - now + math.min(50, interval)
+        local n, prefetched
+        if prefetch and (not wait or prefetch < wait) then
+          n, wait, prefetchAt, prefetched = permitsOf(prefetches[prefetchAt]), prefetch, prefetchAt + 2, true
         elseif wait then
           n, at = permitsOf(oldest[at]), at + 2
         else
@@ -704,26 +793,30 @@ local function redisson(KEYS, ARGV)
         end
         n, wait = n or 0, math.min(math.max(0, wait), 9007199254740992)
         need = need - n
-        n = leased and -n or n
-        if wait == last and leased == lastLeased then
+        n = prefetched and -n or n
+        if wait == last and prefetched == lastPrefetched then
           reply[#reply] = reply[#reply] + n
         else
-          reply[#reply + 1], reply[#reply + 2], last, lastLeased = wait, n, wait, leased
+          reply[#reply + 1], reply[#reply + 2], last, lastPrefetched = wait, n, wait, prefetched
         end
       end
+    -- limit/redisson.lua, function
     end
     return report
   end
   return limiter
 end
+-- limit/scripts/acquire.lua
 if rival then -- whose callers have waited, if these have not
   backdate, millis = max(backdate, 10000), floor(now / 1000)
 end
+-- limit/fixedwindow.lua, read
 local most1, count1, left1, text1 = ARGV[4] + 0, call('GET', KEYS[1]), false, ''
 if count1 and count1 ~= '0' and (not match(count1, '^[1-9]%d*$') or #count1 > 16) then
   return {3, 1, count1}
 end
 local free1 = most1 - (count1 or 0)
+-- limit/redisson.lua, read
 local format = string.format
 local text2 = format('%d', millis)
 local limiter2 = redisson({KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]},
@@ -735,6 +828,7 @@ elseif limiter2[1] then
   return limiter2
 end
 local free2, most2 = limiter2.free, limiter2.most
+-- limit/tokenbucket.lua, read
 local most3, refill3, interval3 = ARGV[8] + 0, ARGV[9] + 0, ARGV[10] + 0
 local at3, missing3, refunded3, extra3, early3, epoch3, other3 = now, 0, 0, 0, 0, false, false
 local text3 = call('GET', KEYS[7]) or ''
@@ -770,9 +864,11 @@ local fmod = math.fmod
 local part3 = fmod(missing3, interval3)
 local taken3 = floor((missing3 - part3) / interval3 + 0.5)
 local free3 = most3 - taken3 - (part3 > 0 and 1 or 0) + floor(early3 / interval3)
+-- limit/scripts/acquire.lua
 local min = math.min
 local total, free, most, credit = ARGV[1] + 0, min(free1, free2, free3), min(most1, most2, most3), 9007199254740992
 local holds, reach = true, 0
+-- internal/include/share.lua
 local open, own, held, slow, known, clients, marked = max(0, min(free, credit + 1)), nil, 0, 0, nil, 1, false
 if rival then
   known = first[1] == id and first[2] or first[3] == id and first[4] or call('ZSCORE', waiters, id)
@@ -827,17 +923,21 @@ if marked or not rival and (tonumber(redis.pcall('ZCOUNT', waiters, -9e14, -1e14
     call('ZREM', waiters, gone[i], string.sub(gone[i], 1, -2))
   end
 end
+-- limit/scripts/acquire.lua
 local amount, flags, runs = ARGV[1], ARGV[10 + 1], ARGV[10 + 2]
 local epoch = ARGV[3]
 local granted, answers, above, want, missed = 0, nil, false, 0, nil
+-- limit/redisson.lua, more
 if total > free and limiter2.more then
   return limiter2.settle(0) or {1, format('%d', now)}
 end
+-- limit/scripts/acquire.lua
 if total <= free and (total <= credit or not runs and credit >= 0) then
   granted = total
 elseif runs or total > most then
   local ordered = flags == 'do'
   want, runs = ordered and most or 0, runs or ARGV[1] .. '*1'
+  -- internal/include/decide.lua
   answers = {}
   local closed, part = false, ''
   for upTo, text, times in string.gmatch(runs, '(~?)(%d+)%*(%d+)') do
@@ -867,37 +967,50 @@ elseif runs or total > most then
     end
   end
   answers = table.concat(answers) .. part
+  -- limit/scripts/acquire.lua
   amount = string.format('%d', granted)
 else
   answers, want = 'n', total
 end
-local leased, span = nil, ARGV[10 + 5]
+local prefetched, span = nil, ARGV[10 + 5]
 if span and span ~= '' then
-  leased, span = 0, tonumber(span)
+  prefetched, span = 0, tonumber(span)
+  -- limit/fixedwindow.lua, length
   local length1 = ARGV[5]
+  -- limit/fixedwindow.lua, prefetch
   if not count1 then
+    -- limit/fixedwindow.lua, begin
     left1 = ARGV[5]
+  -- limit/fixedwindow.lua, prefetch
   end
   span = min(span, floor(length1 / 16), count1 and call('PTTL', KEYS[1]) or left1 + 0)
+  -- limit/scripts/acquire.lua
   if granted == total and span > 0 then
-    leased = max(0, min(tonumber(ARGV[10 + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
-    granted = granted + leased
+    prefetched = max(0, min(tonumber(ARGV[10 + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
+    granted = granted + prefetched
     amount = string.format('%d', granted)
   end
 end
+-- limit/redisson.lua, settle
 do
   local failed = (not answers or match(answers, '[gnp]')) and limiter2.settle(granted)
   if failed then
     return failed
   end
 end
+-- limit/tokenbucket.lua, settle
 if granted == 0 and other3 and epoch3 then
+  -- limit/tokenbucket.lua, life
   local life = max(1, min(9007199254740, ceil((missing3 / refill3 + (at3 - now)) / 1000) + 1000))
+  -- limit/tokenbucket.lua, settle
   if call('PTTL', KEYS[7]) < life - 1000 then
+    -- limit/tokenbucket.lua, write
     part3 = fmod(missing3, interval3)
     taken3 = floor((missing3 - part3) / interval3 + 0.5)
     if missing3 > 0 then
+      -- limit/tokenbucket.lua, life
       local life = max(1, min(9007199254740, ceil((missing3 / refill3 + (at3 - now)) / 1000) + 1000))
+      -- limit/tokenbucket.lua, write
       text3 = format('%s %d %d %d %d', epoch3, at3, taken3, part3, other3 or refill3)
       if other3 then
         text3, life = text3 .. format(' %.0f %.0f', refunded3, extra3), max(call('PTTL', KEYS[7]), life)
@@ -909,24 +1022,33 @@ if granted == 0 and other3 and epoch3 then
       text3 = ''
       call('UNLINK', KEYS[7])
     end
+  -- limit/tokenbucket.lua, settle
   end
 end
+-- limit/scripts/acquire.lua
 if granted > 0 then
+  -- limit/fixedwindow.lua, take
   if count1 then
     count1 = call('INCRBY', KEYS[1], amount)
   else
+    -- limit/fixedwindow.lua, begin
     left1 = ARGV[5]
+    -- limit/fixedwindow.lua, take
     call('SET', KEYS[1], amount, 'PX', left1)
     count1, text1 = granted, 'new'
   end
+  -- limit/tokenbucket.lua, take
   if not epoch3 then
     epoch3, refunded3, extra3, other3 = epoch, 0, 0, false
   end
   missing3 = min(9007199254740992 * interval3, missing3 + granted * interval3)
+  -- limit/tokenbucket.lua, write
   part3 = fmod(missing3, interval3)
   taken3 = floor((missing3 - part3) / interval3 + 0.5)
   if missing3 > 0 then
+    -- limit/tokenbucket.lua, life
     local life = max(1, min(9007199254740, ceil((missing3 / refill3 + (at3 - now)) / 1000) + 1000))
+    -- limit/tokenbucket.lua, write
     text3 = format('%s %d %d %d %d', epoch3, at3, taken3, part3, other3 or refill3)
     if other3 then
       text3, life = text3 .. format(' %.0f %.0f', refunded3, extra3), max(call('PTTL', KEYS[7]), life)
@@ -938,43 +1060,58 @@ if granted > 0 then
     text3 = ''
     call('UNLINK', KEYS[7])
   end
+-- limit/scripts/acquire.lua
 end
-if (not flags or flags == '') and not above and not leased then
+if (not flags or flags == '') and not above and not prefetched then
   if granted == total then
     return {text1, text2, text3}
   elseif granted == 0 then
     return -1
   end
 end
+-- limit/fixedwindow.lua, left
 if count1 and not left1 then
   left1 = call('PTTL', KEYS[1])
   if left1 == 0 then
     left1 = 1
   end
 end
+-- limit/fixedwindow.lua, expire
 if left1 == -1 then
+  -- limit/fixedwindow.lua, begin
   left1 = ARGV[5]
+  -- limit/fixedwindow.lua, expire
   call('PEXPIRE', KEYS[1], left1)
 end
+-- limit/fixedwindow.lua, left
 if count1 and not left1 then
   left1 = call('PTTL', KEYS[1])
   if left1 == 0 then
     left1 = 1
   end
 end
+-- limit/fixedwindow.lua, report
 local report1 = {text1, (count1 or 0) + 0, (left1 or 0) + 0}
+-- limit/redisson.lua, report
 local report2 = limiter2.report(answers)
+-- limit/tokenbucket.lua, report
 local report3 = {text3, taken3, part3, at3 - now}
+-- limit/scripts/acquire.lua
 local next, batch, window = 0, nil, 0
+-- limit/fixedwindow.lua, length
 local length1 = ARGV[5]
+-- limit/fixedwindow.lua, next
 next, batch, window = max(next, (left1 or 0) * 1000), min(batch or most1, most1), max(window, length1)
+-- limit/redisson.lua, next
 do
   local need, i = (missed or 1) - report2[4], 7
   while need > 0 and report2[i] do
     next, need, i = max(next, report2[i] * 1000), need - math.abs(report2[i + 1]), i + 2
   end
 end
+-- limit/tokenbucket.lua, next
 next = max(next, (((missed or 1) - most3) * interval3 + missing3) / refill3)
+-- internal/include/shared.lua
 own = min(8796093022207, own + granted)
 local due, wants, lag, before = t, min(1023, total + rest - granted), 0, 0
 if rival and known and granted == 0 then
@@ -1002,18 +1139,20 @@ else
   redis.pcall('ZADD', waiters, own + wants / 1024, id, -due, id .. '!')
 end
 redis.pcall('PEXPIRE', waiters, 8000)
-if not leased then
+-- limit/scripts/acquire.lua
+if not prefetched then
   return {0, answers or '*', report1, report2, report3, others and 1 or 0, held * 1000, slow, lag * 1000, moved}
 end
 do
-  return {0, answers or '*', report1, report2, report3, leased, span, others and 1 or 0, held * 1000, slow, lag * 1000, moved}
+  return {0, answers or '*', report1, report2, report3, prefetched, span, others and 1 or 0, held * 1000, slow, lag * 1000, moved}
 end
-if leased then
-  return {0, answers or '*', report1, report2, report3, leased, span}
+if prefetched then
+  return {0, answers or '*', report1, report2, report3, prefetched, span}
 end
 return {0, answers or '*', report1, report2, report3}
 
 ---- release
+-- limit/scripts/include/clock.lua
 local ARGV = ARGV
 local now = ARGV[3]
 local call = redis.call
@@ -1023,13 +1162,16 @@ if now == '' then
 end
 local max = math.max
 now = max(0, now)
+-- limit/scripts/release.lua
 local backdate = nil
+-- limit/fixedwindow.lua, read
 local KEYS = KEYS
 local most1, count1, left1, text1 = ARGV[4] + 0, call('GET', KEYS[1]), false, ''
 local match = string.match
 if count1 and count1 ~= '0' and (not match(count1, '^[1-9]%d*$') or #count1 > 16) then
   return {3, 1, count1}
 end
+-- limit/tokenbucket.lua, read
 local most3, refill3, interval3 = ARGV[8] + 0, ARGV[9] + 0, ARGV[10] + 0
 local at3, missing3, refunded3, extra3, early3, epoch3, other3 = now, 0, 0, 0, 0, false, false
 local text3 = call('GET', KEYS[7]) or ''
@@ -1065,14 +1207,18 @@ local fmod = math.fmod
 local part3 = fmod(missing3, interval3)
 local floor = math.floor
 local taken3 = floor((missing3 - part3) / interval3 + 0.5)
+-- limit/scripts/release.lua
 local n, age = tonumber(ARGV[1]), ARGV[2]
 local receipts = {unpack(ARGV, 10 + 1)}
+-- limit/fixedwindow.lua, release
 local format = string.format
 if count1 then
   local left, receipt = call('PTTL', KEYS[1]), receipts[1] or ''
   local own, took = age == '', match(receipt, '^%+(%d+)$')
   if took then
+    -- limit/fixedwindow.lua, length
     local length1 = ARGV[5]
+    -- limit/fixedwindow.lua, release
     own = left >= 0 and length1 - left >= age + took
   elseif not own then
     own = left >= 0 and left <= (tonumber(receipt) or 0) - age
@@ -1085,6 +1231,7 @@ if count1 then
     end
   end
 end
+-- limit/tokenbucket.lua, release
 do
   local receipt = receipts[3]
   local due = n * interval3
@@ -1103,10 +1250,13 @@ do
   due = min(due, missing3)
   if due > 0 then
     missing3, refunded3 = missing3 - due, refunded3 + due
+    -- limit/tokenbucket.lua, write
     part3 = fmod(missing3, interval3)
     taken3 = floor((missing3 - part3) / interval3 + 0.5)
     if missing3 > 0 then
+      -- limit/tokenbucket.lua, life
       local life = max(1, min(9007199254740, ceil((missing3 / refill3 + (at3 - now)) / 1000) + 1000))
+      -- limit/tokenbucket.lua, write
       text3 = format('%s %d %d %d %d', epoch3, at3, taken3, part3, other3 or refill3)
       if other3 then
         text3, life = text3 .. format(' %.0f %.0f', refunded3, extra3), max(call('PTTL', KEYS[7]), life)
@@ -1118,11 +1268,14 @@ do
       text3 = ''
       call('UNLINK', KEYS[7])
     end
+  -- limit/tokenbucket.lua, release
   end
 end
+-- limit/scripts/release.lua
 return 1
 
 ---- peek
+-- limit/scripts/include/clock.lua
 local ARGV = ARGV
 local now = ARGV[1]
 local call = redis.call
@@ -1134,14 +1287,19 @@ local max = math.max
 now = max(0, now)
 local floor = math.floor
 local millis = floor(now / 1000)
+-- limit/scripts/peek.lua
 local backdate = nil
+-- limit/redisson.lua, function
 local match = string.match
 local KEYS = KEYS
 local function redisson(KEYS, ARGV)
+  -- internal/include/names.lua
   local redis, string, KEYS, ARGV = redis, string, KEYS, ARGV
   local call, find, match, page = redis.call, string.find, string.match, 256
-  local DONE, AGAIN, NO_RATE, CORRUPT, LEASED, DONE_OWN, NEEDS_KEYS = 0, 1, 2, 3, 4, 5, 6
+  local DONE, AGAIN, NO_RATE, CORRUPT, PREFETCHED, DONE_OWN, NEEDS_KEYS = 0, 1, 2, 3, 4, 5, 6
+  -- limit/redisson.lua, function
   local hint, ended
+  -- internal/include/limiter.lua
   local config = call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime')
   local rate, interval, rateType, keepAlive = config[1], config[2], config[3], config[4] or '0'
   if not (rate and interval and rateType) then
@@ -1171,21 +1329,26 @@ local function redisson(KEYS, ARGV)
     end
   end
   rate = rate + 0
+  -- internal/include/now.lua
   local now = ARGV[1]
   if now == '' then
     local time = call('TIME')
     now = time[1] .. string.format('%03d', math.floor(time[2] / 1000))
   end
+  -- internal/include/limiter.lua
   if not hinted or not ended or ended == '' then
     ended = now - interval
   end
+  -- internal/include/value.lua
   local stored = call('GET', valueKey)
   if stored and stored ~= '0' and not (#stored < 18 and match(stored, '^%-?[1-9]%d*$')) then
     return {CORRUPT, valueAt, '', stored}
   end
   local value = stored and stored + 0
+  -- internal/include/window.lua
   local ttl = keepAlive == '0' and call('PTTL', KEYS[1])
   local expired, setTTL = call('ZCOUNT', permitsKey, '-inf', ended), call('PTTL', permitsKey)
+  -- internal/include/reclaim.lua
   local spent = nil
   local size = setTTL == -2 and 0 or expired > 0 and call('ZCARD', permitsKey) or nil
   local dirty, more, wipe, drop = not stored or setTTL ~= -1 and ttl == -1, false, false, 0
@@ -1195,6 +1358,7 @@ local function redisson(KEYS, ARGV)
       value, dirty = rate, true
     end
   elseif expired > 0 or not value then
+    -- internal/include/member.lua
     local function permitsOf(member)
       local a, b, c, d = string.byte(member, -4, -1)
       return d and a + b * 256 + c * 65536 + d * 16777216
@@ -1202,13 +1366,14 @@ local function redisson(KEYS, ARGV)
     local function grantOf(member)
       return string.sub(member, 1, -5)
     end
-    local function leaseOf(member)
+    local function prefetchOf(member)
       return string.sub(member, 2, 5) == 'LEAS' and string.sub(member, 2, 9) or nil
     end
     local function resized(member, n)
       return grantOf(member) .. string.char(n % 256, math.floor(n / 256) % 256, math.floor(n / 65536) % 256,
         math.floor(n / 16777216))
     end
+    -- internal/include/reclaim.lua
     if expired > 0 then
       more, drop = expired > page, math.min(expired, page)
       local returned, sum = call('ZRANGE', permitsKey, '0', drop - 1), 0
@@ -1252,15 +1417,18 @@ local function redisson(KEYS, ARGV)
       value = rate - sum
     end
   end
+  -- internal/include/cap.lua
   if value > rate then
     value, dirty = rate, true
   end
+  -- limit/redisson.lua, function
   local limiter = {free = value, most = rate, more = more}
   function limiter.settle(granted)
     local total, reply, grantedAt = -1, false, now
     if granted > 0 then
       value, spent = value - granted, string.format('%d', granted)
     end
+    -- internal/include/store.lua
     if dirty then
       call('SET', valueKey, string.format('%d', value))
     elseif spent then
@@ -1272,9 +1440,11 @@ local function redisson(KEYS, ARGV)
     elseif drop > 0 then
       failed = redis.pcall('ZREMRANGEBYRANK', permitsKey, '0', drop - 1)
     end
+    -- internal/include/grant.lua
     if granted > 0 and (not failed or type(failed) ~= 'table') then
       local member = ARGV[2]
       if granted ~= total then
+        -- internal/include/member.lua
         local function permitsOf(member)
           local a, b, c, d = string.byte(member, -4, -1)
           return d and a + b * 256 + c * 65536 + d * 16777216
@@ -1282,22 +1452,25 @@ local function redisson(KEYS, ARGV)
         local function grantOf(member)
           return string.sub(member, 1, -5)
         end
-        local function leaseOf(member)
+        local function prefetchOf(member)
           return string.sub(member, 2, 5) == 'LEAS' and string.sub(member, 2, 9) or nil
         end
         local function resized(member, n)
           return grantOf(member) .. string.char(n % 256, math.floor(n / 256) % 256, math.floor(n / 65536) % 256,
             math.floor(n / 16777216))
         end
+        -- internal/include/grant.lua
         member = resized(member, granted)
       end
       failed = redis.pcall('ZADD', permitsKey, grantedAt, member)
     end
+    -- internal/include/checked.lua
     if failed and failed ~= 1 and type(failed) == 'table' then
       call('SET', valueKey, '0', 'PX', '1')
       redis.pcall('UNLINK', valueKey)
       return failed
     end
+    -- internal/include/expiry.lua
     local stateTTL
     if keepAlive ~= '0' then
       call('PEXPIRE', KEYS[1], keepAlive)
@@ -1314,6 +1487,7 @@ local function redisson(KEYS, ARGV)
     elseif setTTL >= 0 then
       call('PERSIST', permitsKey)
     end
+    -- limit/redisson.lua, function
     return reply
   end
   function limiter.report(denied)
@@ -1322,6 +1496,7 @@ local function redisson(KEYS, ARGV)
     local report = {now, rate, math.min(interval, 9007199254740992), value, reset, keepAlive + 0}
     if denied then
       local reply, need = report, rate + 1 - value
+      -- internal/include/member.lua
       local function permitsOf(member)
         local a, b, c, d = string.byte(member, -4, -1)
         return d and a + b * 256 + c * 65536 + d * 16777216
@@ -1329,33 +1504,34 @@ local function redisson(KEYS, ARGV)
       local function grantOf(member)
         return string.sub(member, 1, -5)
       end
-      local function leaseOf(member)
+      local function prefetchOf(member)
         return string.sub(member, 2, 5) == 'LEAS' and string.sub(member, 2, 9) or nil
       end
       local function resized(member, n)
         return grantOf(member) .. string.char(n % 256, math.floor(n / 256) % 256, math.floor(n / 65536) % 256,
           math.floor(n / 16777216))
       end
-      local last, lastLeased, nowNumber = nil, nil, now + 0
-      local leases = call('ZRANGEBYSCORE', permitsKey, '(' .. now, '+inf', 'WITHSCORES', 'LIMIT', '0', page)
+      -- internal/include/waits.lua
+      local last, lastPrefetched, nowNumber = nil, nil, now + 0
+      local prefetches = call('ZRANGEBYSCORE', permitsKey, '(' .. now, '+inf', 'WITHSCORES', 'LIMIT', '0', page)
       local oldest = call('ZRANGE', permitsKey, '0', need > 1 and page - 1 or '0', 'WITHSCORES')
       if need == 1 and oldest[1] and permitsOf(oldest[1]) == 0 then
         oldest = call('ZRANGE', permitsKey, '0', page - 1, 'WITHSCORES')
       end
-      local at, leaseAt = 1, 1
+      local at, prefetchAt = 1, 1
       while need > 0 do
-        while oldest[at] and tonumber(oldest[at + 1]) > nowNumber and leaseOf(oldest[at]) do
+        while oldest[at] and tonumber(oldest[at + 1]) > nowNumber and prefetchOf(oldest[at]) do
           at = at + 2
         end
-        while leases[leaseAt] and not leaseOf(leases[leaseAt]) do
-          leaseAt = leaseAt + 2
+        while prefetches[prefetchAt] and not prefetchOf(prefetches[prefetchAt]) do
+          prefetchAt = prefetchAt + 2
         end
-        local wait, lease = oldest[at] and tonumber(oldest[at + 1]), leases[leaseAt] and tonumber(leases[leaseAt + 1])
+        local wait, prefetch = oldest[at] and tonumber(oldest[at + 1]), prefetches[prefetchAt] and tonumber(prefetches[prefetchAt + 1])
         wait = wait and wait + interval - now
-        lease = lease and lease - now + math.min(50, interval)
-        local n, leased
-        if lease and (not wait or lease < wait) then
-          n, wait, leaseAt, leased = permitsOf(leases[leaseAt]), lease, leaseAt + 2, true
+        prefetch = prefetch and prefetch - now + math.min(50, interval)
+        local n, prefetched
+        if prefetch and (not wait or prefetch < wait) then
+          n, wait, prefetchAt, prefetched = permitsOf(prefetches[prefetchAt]), prefetch, prefetchAt + 2, true
         elseif wait then
           n, at = permitsOf(oldest[at]), at + 2
         else
@@ -1363,22 +1539,25 @@ local function redisson(KEYS, ARGV)
         end
         n, wait = n or 0, math.min(math.max(0, wait), 9007199254740992)
         need = need - n
-        n = leased and -n or n
-        if wait == last and leased == lastLeased then
+        n = prefetched and -n or n
+        if wait == last and prefetched == lastPrefetched then
           reply[#reply] = reply[#reply] + n
         else
-          reply[#reply + 1], reply[#reply + 2], last, lastLeased = wait, n, wait, leased
+          reply[#reply + 1], reply[#reply + 2], last, lastPrefetched = wait, n, wait, prefetched
         end
       end
+    -- limit/redisson.lua, function
     end
     return report
   end
   return limiter
 end
+-- limit/fixedwindow.lua, read
 local most1, count1, left1, text1 = ARGV[2] + 0, call('GET', KEYS[1]), false, ''
 if count1 and count1 ~= '0' and (not match(count1, '^[1-9]%d*$') or #count1 > 16) then
   return {3, 1, count1}
 end
+-- limit/redisson.lua, read
 local format = string.format
 local text2 = format('%d', millis)
 local limiter2 = redisson({KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]},
@@ -1390,6 +1569,7 @@ elseif limiter2[1] then
   return limiter2
 end
 local free2, most2 = limiter2.free, limiter2.most
+-- limit/tokenbucket.lua, read
 local most3, refill3, interval3 = ARGV[6] + 0, ARGV[7] + 0, ARGV[8] + 0
 local at3, missing3, refunded3, extra3, early3, epoch3, other3 = now, 0, 0, 0, 0, false, false
 local text3 = call('GET', KEYS[7]) or ''
@@ -1424,22 +1604,30 @@ end
 local fmod = math.fmod
 local part3 = fmod(missing3, interval3)
 local taken3 = floor((missing3 - part3) / interval3 + 0.5)
+-- limit/scripts/peek.lua
 local answers, want = '*', 1
+-- limit/fixedwindow.lua, left
 if count1 and not left1 then
   left1 = call('PTTL', KEYS[1])
   if left1 == 0 then
     left1 = 1
   end
 end
+-- limit/fixedwindow.lua, report
 local report1 = {text1, (count1 or 0) + 0, (left1 or 0) + 0}
+-- limit/redisson.lua, report
 local report2 = limiter2.report(answers)
+-- limit/tokenbucket.lua, report
 local report3 = {text3, taken3, part3, at3 - now}
+-- limit/tokenbucket.lua, peek
 if epoch3 and other3 then
   report3[5] = max(0, call('PTTL', KEYS[7])) * 1000
 end
+-- limit/scripts/peek.lua
 return {0, answers, report1, report2, report3}
 
 ---- drain
+-- limit/scripts/include/clock.lua
 local ARGV = ARGV
 local now = ARGV[2]
 local call = redis.call
@@ -1451,14 +1639,19 @@ local max = math.max
 now = max(0, now)
 local floor = math.floor
 local millis = floor(now / 1000)
+-- limit/scripts/drain.lua
 local backdate = nil
+-- limit/redisson.lua, function
 local match = string.match
 local KEYS = KEYS
 local function redisson(KEYS, ARGV)
+  -- internal/include/names.lua
   local redis, string, KEYS, ARGV = redis, string, KEYS, ARGV
   local call, find, match, page = redis.call, string.find, string.match, 256
-  local DONE, AGAIN, NO_RATE, CORRUPT, LEASED, DONE_OWN, NEEDS_KEYS = 0, 1, 2, 3, 4, 5, 6
+  local DONE, AGAIN, NO_RATE, CORRUPT, PREFETCHED, DONE_OWN, NEEDS_KEYS = 0, 1, 2, 3, 4, 5, 6
+  -- limit/redisson.lua, function
   local hint, ended
+  -- internal/include/limiter.lua
   local config = call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime')
   local rate, interval, rateType, keepAlive = config[1], config[2], config[3], config[4] or '0'
   if not (rate and interval and rateType) then
@@ -1488,21 +1681,26 @@ local function redisson(KEYS, ARGV)
     end
   end
   rate = rate + 0
+  -- internal/include/now.lua
   local now = ARGV[1]
   if now == '' then
     local time = call('TIME')
     now = time[1] .. string.format('%03d', math.floor(time[2] / 1000))
   end
+  -- internal/include/limiter.lua
   if not hinted or not ended or ended == '' then
     ended = now - interval
   end
+  -- internal/include/value.lua
   local stored = call('GET', valueKey)
   if stored and stored ~= '0' and not (#stored < 18 and match(stored, '^%-?[1-9]%d*$')) then
     return {CORRUPT, valueAt, '', stored}
   end
   local value = stored and stored + 0
+  -- internal/include/window.lua
   local ttl = keepAlive == '0' and call('PTTL', KEYS[1])
   local expired, setTTL = call('ZCOUNT', permitsKey, '-inf', ended), call('PTTL', permitsKey)
+  -- internal/include/reclaim.lua
   local spent = nil
   local size = setTTL == -2 and 0 or expired > 0 and call('ZCARD', permitsKey) or nil
   local dirty, more, wipe, drop = not stored or setTTL ~= -1 and ttl == -1, false, false, 0
@@ -1512,6 +1710,7 @@ local function redisson(KEYS, ARGV)
       value, dirty = rate, true
     end
   elseif expired > 0 or not value then
+    -- internal/include/member.lua
     local function permitsOf(member)
       local a, b, c, d = string.byte(member, -4, -1)
       return d and a + b * 256 + c * 65536 + d * 16777216
@@ -1519,13 +1718,14 @@ local function redisson(KEYS, ARGV)
     local function grantOf(member)
       return string.sub(member, 1, -5)
     end
-    local function leaseOf(member)
+    local function prefetchOf(member)
       return string.sub(member, 2, 5) == 'LEAS' and string.sub(member, 2, 9) or nil
     end
     local function resized(member, n)
       return grantOf(member) .. string.char(n % 256, math.floor(n / 256) % 256, math.floor(n / 65536) % 256,
         math.floor(n / 16777216))
     end
+    -- internal/include/reclaim.lua
     if expired > 0 then
       more, drop = expired > page, math.min(expired, page)
       local returned, sum = call('ZRANGE', permitsKey, '0', drop - 1), 0
@@ -1569,15 +1769,18 @@ local function redisson(KEYS, ARGV)
       value = rate - sum
     end
   end
+  -- internal/include/cap.lua
   if value > rate then
     value, dirty = rate, true
   end
+  -- limit/redisson.lua, function
   local limiter = {free = value, most = rate, more = more}
   function limiter.settle(granted)
     local total, reply, grantedAt = -1, false, now
     if granted > 0 then
       value, spent = value - granted, string.format('%d', granted)
     end
+    -- internal/include/store.lua
     if dirty then
       call('SET', valueKey, string.format('%d', value))
     elseif spent then
@@ -1589,9 +1792,11 @@ local function redisson(KEYS, ARGV)
     elseif drop > 0 then
       failed = redis.pcall('ZREMRANGEBYRANK', permitsKey, '0', drop - 1)
     end
+    -- internal/include/grant.lua
     if granted > 0 and (not failed or type(failed) ~= 'table') then
       local member = ARGV[2]
       if granted ~= total then
+        -- internal/include/member.lua
         local function permitsOf(member)
           local a, b, c, d = string.byte(member, -4, -1)
           return d and a + b * 256 + c * 65536 + d * 16777216
@@ -1599,22 +1804,25 @@ local function redisson(KEYS, ARGV)
         local function grantOf(member)
           return string.sub(member, 1, -5)
         end
-        local function leaseOf(member)
+        local function prefetchOf(member)
           return string.sub(member, 2, 5) == 'LEAS' and string.sub(member, 2, 9) or nil
         end
         local function resized(member, n)
           return grantOf(member) .. string.char(n % 256, math.floor(n / 256) % 256, math.floor(n / 65536) % 256,
             math.floor(n / 16777216))
         end
+        -- internal/include/grant.lua
         member = resized(member, granted)
       end
       failed = redis.pcall('ZADD', permitsKey, grantedAt, member)
     end
+    -- internal/include/checked.lua
     if failed and failed ~= 1 and type(failed) == 'table' then
       call('SET', valueKey, '0', 'PX', '1')
       redis.pcall('UNLINK', valueKey)
       return failed
     end
+    -- internal/include/expiry.lua
     local stateTTL
     if keepAlive ~= '0' then
       call('PEXPIRE', KEYS[1], keepAlive)
@@ -1631,6 +1839,7 @@ local function redisson(KEYS, ARGV)
     elseif setTTL >= 0 then
       call('PERSIST', permitsKey)
     end
+    -- limit/redisson.lua, function
     return reply
   end
   function limiter.report(denied)
@@ -1639,6 +1848,7 @@ local function redisson(KEYS, ARGV)
     local report = {now, rate, math.min(interval, 9007199254740992), value, reset, keepAlive + 0}
     if denied then
       local reply, need = report, rate + 1 - value
+      -- internal/include/member.lua
       local function permitsOf(member)
         local a, b, c, d = string.byte(member, -4, -1)
         return d and a + b * 256 + c * 65536 + d * 16777216
@@ -1646,33 +1856,34 @@ local function redisson(KEYS, ARGV)
       local function grantOf(member)
         return string.sub(member, 1, -5)
       end
-      local function leaseOf(member)
+      local function prefetchOf(member)
         return string.sub(member, 2, 5) == 'LEAS' and string.sub(member, 2, 9) or nil
       end
       local function resized(member, n)
         return grantOf(member) .. string.char(n % 256, math.floor(n / 256) % 256, math.floor(n / 65536) % 256,
           math.floor(n / 16777216))
       end
-      local last, lastLeased, nowNumber = nil, nil, now + 0
-      local leases = call('ZRANGEBYSCORE', permitsKey, '(' .. now, '+inf', 'WITHSCORES', 'LIMIT', '0', page)
+      -- internal/include/waits.lua
+      local last, lastPrefetched, nowNumber = nil, nil, now + 0
+      local prefetches = call('ZRANGEBYSCORE', permitsKey, '(' .. now, '+inf', 'WITHSCORES', 'LIMIT', '0', page)
       local oldest = call('ZRANGE', permitsKey, '0', need > 1 and page - 1 or '0', 'WITHSCORES')
       if need == 1 and oldest[1] and permitsOf(oldest[1]) == 0 then
         oldest = call('ZRANGE', permitsKey, '0', page - 1, 'WITHSCORES')
       end
-      local at, leaseAt = 1, 1
+      local at, prefetchAt = 1, 1
       while need > 0 do
-        while oldest[at] and tonumber(oldest[at + 1]) > nowNumber and leaseOf(oldest[at]) do
+        while oldest[at] and tonumber(oldest[at + 1]) > nowNumber and prefetchOf(oldest[at]) do
           at = at + 2
         end
-        while leases[leaseAt] and not leaseOf(leases[leaseAt]) do
-          leaseAt = leaseAt + 2
+        while prefetches[prefetchAt] and not prefetchOf(prefetches[prefetchAt]) do
+          prefetchAt = prefetchAt + 2
         end
-        local wait, lease = oldest[at] and tonumber(oldest[at + 1]), leases[leaseAt] and tonumber(leases[leaseAt + 1])
+        local wait, prefetch = oldest[at] and tonumber(oldest[at + 1]), prefetches[prefetchAt] and tonumber(prefetches[prefetchAt + 1])
         wait = wait and wait + interval - now
-        lease = lease and lease - now + math.min(50, interval)
-        local n, leased
-        if lease and (not wait or lease < wait) then
-          n, wait, leaseAt, leased = permitsOf(leases[leaseAt]), lease, leaseAt + 2, true
+        prefetch = prefetch and prefetch - now + math.min(50, interval)
+        local n, prefetched
+        if prefetch and (not wait or prefetch < wait) then
+          n, wait, prefetchAt, prefetched = permitsOf(prefetches[prefetchAt]), prefetch, prefetchAt + 2, true
         elseif wait then
           n, at = permitsOf(oldest[at]), at + 2
         else
@@ -1680,23 +1891,26 @@ local function redisson(KEYS, ARGV)
         end
         n, wait = n or 0, math.min(math.max(0, wait), 9007199254740992)
         need = need - n
-        n = leased and -n or n
-        if wait == last and leased == lastLeased then
+        n = prefetched and -n or n
+        if wait == last and prefetched == lastPrefetched then
           reply[#reply] = reply[#reply] + n
         else
-          reply[#reply + 1], reply[#reply + 2], last, lastLeased = wait, n, wait, leased
+          reply[#reply + 1], reply[#reply + 2], last, lastPrefetched = wait, n, wait, prefetched
         end
       end
+    -- limit/redisson.lua, function
     end
     return report
   end
   return limiter
 end
+-- limit/fixedwindow.lua, read
 local most1, count1, left1, text1 = ARGV[4] + 0, call('GET', KEYS[1]), false, ''
 if count1 and count1 ~= '0' and (not match(count1, '^[1-9]%d*$') or #count1 > 16) then
   return {3, 1, count1}
 end
 local free1 = most1 - (count1 or 0)
+-- limit/redisson.lua, read
 local format = string.format
 local text2 = format('%d', millis)
 local limiter2 = redisson({KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]},
@@ -1708,6 +1922,7 @@ elseif limiter2[1] then
   return limiter2
 end
 local free2, most2 = limiter2.free, limiter2.most
+-- limit/tokenbucket.lua, read
 local most3, refill3, interval3 = ARGV[8] + 0, ARGV[9] + 0, ARGV[10] + 0
 local at3, missing3, refunded3, extra3, early3, epoch3, other3 = now, 0, 0, 0, 0, false, false
 local text3 = call('GET', KEYS[7]) or ''
@@ -1743,20 +1958,27 @@ local fmod = math.fmod
 local part3 = fmod(missing3, interval3)
 local taken3 = floor((missing3 - part3) / interval3 + 0.5)
 local free3 = most3 - taken3 - (part3 > 0 and 1 or 0) + floor(early3 / interval3)
+-- limit/scripts/drain.lua
 local epoch = ARGV[3]
 local leave, answers, want, granted = ARGV[1] + 0, nil, 1, 0
+-- limit/scripts/include/drain.lua
 local min = math.min
 granted = min(free1) - leave
 if granted > 0 then
   local amount = format('%d', granted)
+  -- limit/fixedwindow.lua, take
   if count1 then
     count1 = call('INCRBY', KEYS[1], amount)
   else
+    -- limit/fixedwindow.lua, begin
     left1 = ARGV[5]
+    -- limit/fixedwindow.lua, take
     call('SET', KEYS[1], amount, 'PX', left1)
     count1, text1 = granted, 'new'
   end
+-- limit/scripts/include/drain.lua
 end
+-- limit/redisson.lua, drain
 do
   local granted = limiter2.more and 0 or max(0, min(4294967295, limiter2.free - leave))
   local failed = (limiter2.more or granted > 0) and limiter2.settle(granted)
@@ -1766,17 +1988,22 @@ do
     return {1, format('%d', now)}
   end
 end
+-- limit/scripts/include/drain.lua
 granted = min(free3) - leave
 if granted > 0 then
   local amount = format('%d', granted)
+  -- limit/tokenbucket.lua, take
   if not epoch3 then
     epoch3, refunded3, extra3, other3 = epoch, 0, 0, false
   end
   missing3 = min(9007199254740992 * interval3, missing3 + granted * interval3)
+  -- limit/tokenbucket.lua, write
   part3 = fmod(missing3, interval3)
   taken3 = floor((missing3 - part3) / interval3 + 0.5)
   if missing3 > 0 then
+    -- limit/tokenbucket.lua, life
     local life = max(1, min(9007199254740, ceil((missing3 / refill3 + (at3 - now)) / 1000) + 1000))
+    -- limit/tokenbucket.lua, write
     text3 = format('%s %d %d %d %d', epoch3, at3, taken3, part3, other3 or refill3)
     if other3 then
       text3, life = text3 .. format(' %.0f %.0f', refunded3, extra3), max(call('PTTL', KEYS[7]), life)
@@ -1788,29 +2015,41 @@ if granted > 0 then
     text3 = ''
     call('UNLINK', KEYS[7])
   end
+-- limit/scripts/include/drain.lua
 end
+-- limit/scripts/drain.lua
 answers = '*'
+-- limit/fixedwindow.lua, left
 if count1 and not left1 then
   left1 = call('PTTL', KEYS[1])
   if left1 == 0 then
     left1 = 1
   end
 end
+-- limit/fixedwindow.lua, expire
 if left1 == -1 then
+  -- limit/fixedwindow.lua, begin
   left1 = ARGV[5]
+  -- limit/fixedwindow.lua, expire
   call('PEXPIRE', KEYS[1], left1)
 end
+-- limit/fixedwindow.lua, left
 if count1 and not left1 then
   left1 = call('PTTL', KEYS[1])
   if left1 == 0 then
     left1 = 1
   end
 end
+-- limit/fixedwindow.lua, report
 local report1 = {text1, (count1 or 0) + 0, (left1 or 0) + 0}
+-- limit/redisson.lua, report
 local report2 = limiter2.report(answers)
+-- limit/tokenbucket.lua, report
 local report3 = {text3, taken3, part3, at3 - now}
+-- limit/tokenbucket.lua, peek
 if epoch3 and other3 then
   report3[5] = max(0, call('PTTL', KEYS[7])) * 1000
 end
+-- limit/scripts/drain.lua
 return {0, '*', report1, report2, report3}
 

@@ -1,4 +1,5 @@
 ---- acquire
+-- limit/scripts/include/clock.lua
 local ARGV = ARGV
 local now = ARGV[2]
 local call = redis.call
@@ -10,6 +11,7 @@ local max = math.max
 now = max(0, now)
 local floor = math.floor
 local millis = floor(now / 1000)
+-- limit/inflight.lua, read
 local most1, at1, held1, first1, dead1, text1 = ARGV[3] + 0, millis, 0, nil, {}, ''
 local match = string.match
 local format = string.format
@@ -42,10 +44,13 @@ do
   end
 end
 local free1 = most1 - held1
+-- limit/scripts/acquire.lua
 local total, free, most, credit = ARGV[1] + 0, free1, most1, 9007199254740992
 local amount, flags, runs = ARGV[1], ARGV[5 + 1], ARGV[5 + 2]
 local granted, answers, above, want, missed = 0, nil, false, 0, nil
+-- limit/inflight.lua, more
 if total > free and first1 and #dead1 == 512 then
+  -- limit/inflight.lua, drop
   do
     local change, gone = {-1 - at1, 'clock', -held1, 'held'}, {}
     for i = 1, #dead1, 2 do
@@ -56,13 +61,16 @@ if total > free and first1 and #dead1 == 512 then
     call('ZADD', KEYS[1], unpack(change))
     call('ZREM', KEYS[1], unpack(gone))
   end
+  -- limit/inflight.lua, more
   return {1, format('%d', now)}
 end
+-- limit/scripts/acquire.lua
 if total <= free and (total <= credit or not runs and credit >= 0) then
   granted = total
 elseif runs or total > most then
   local ordered = flags == 'do'
   want, runs = ordered and most or 0, runs or ARGV[1] .. '*1'
+  -- internal/include/decide.lua
   answers = {}
   local closed, part = false, ''
   for upTo, text, times in string.gmatch(runs, '(~?)(%d+)%*(%d+)') do
@@ -92,25 +100,28 @@ elseif runs or total > most then
     end
   end
   answers = table.concat(answers) .. part
+  -- limit/scripts/acquire.lua
   amount = string.format('%d', granted)
 else
   answers, want = 'n', total
 end
-local leased, span = nil, ARGV[5 + 5]
+local prefetched, span = nil, ARGV[5 + 5]
 local min = math.min
 if span and span ~= '' then
-  leased, span = 0, tonumber(span)
+  prefetched, span = 0, tonumber(span)
   if granted == total and span > 0 then
     local ceil = math.ceil
-    leased = max(0, min(tonumber(ARGV[5 + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
-    granted = granted + leased
+    prefetched = max(0, min(tonumber(ARGV[5 + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
+    granted = granted + prefetched
     amount = string.format('%d', granted)
   end
 end
 if granted > 0 then
+  -- limit/inflight.lua, place
   if dead1[1] then
     text1 = format('%d', #dead1 / 2)
     if first1 then
+      -- limit/inflight.lua, drop
       do
         local change, gone = {-1 - at1, 'clock', -held1, 'held'}, {}
         for i = 1, #dead1, 2 do
@@ -121,6 +132,7 @@ if granted > 0 then
         call('ZADD', KEYS[1], unpack(change))
         call('ZREM', KEYS[1], unpack(gone))
       end
+    -- limit/inflight.lua, place
     else
       call('UNLINK', KEYS[1])
     end
@@ -145,25 +157,29 @@ if granted > 0 then
     call('ZADD', KEYS[1], unpack(change))
     call('PEXPIRE', KEYS[1], format('%d', max(call('PTTL', KEYS[1]), 2 * ARGV[4])))
   end
+-- limit/scripts/acquire.lua
 end
-if (not flags or flags == '') and not above and not leased then
+if (not flags or flags == '') and not above and not prefetched then
   if granted == total then
     return text1
   elseif granted == 0 then
     return -1
   end
 end
+-- limit/inflight.lua, report
 local report1 = {text1, held1, 0, 0}
 if held1 > 0 then
   local last = call('ZRANGE', KEYS[1], -1, -1, 'WITHSCORES')[2]
   report1[3], report1[4] = last * 1000 - now, first1 * 1000 - now
 end
-if leased then
-  return {0, answers or '*', report1, leased, span}
+-- limit/scripts/acquire.lua
+if prefetched then
+  return {0, answers or '*', report1, prefetched, span}
 end
 return {0, answers or '*', report1}
 
 ---- wait
+-- limit/scripts/include/clock.lua
 local ARGV = ARGV
 local now = ARGV[2]
 local call = redis.call
@@ -175,10 +191,12 @@ local max = math.max
 now = max(0, now)
 local floor = math.floor
 local millis = floor(now / 1000)
+-- limit/scripts/acquire.lua
 local backdate = tonumber(ARGV[5 + 3] or '')
 local KEYS = KEYS
 local waiters, id, late = KEYS[2], ARGV[5 + 6], ARGV[5 + 7] + 0
 local rest, lead = ARGV[5 + 8] + 0, ARGV[5 + 9] + 0
+-- internal/include/rivals.lua
 local clock = 'the most advanced clock of the Clients whose callers wait for the limiter'
 local t = redis.pcall('TIME')
 local first = t[1] and redis.pcall('ZRANGEBYSCORE', waiters, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 2) or {}
@@ -193,9 +211,11 @@ if rival then
   now = now + moved
   ahead = moved == 0 and 4e15 + now - server
 end
+-- limit/scripts/acquire.lua
 if rival then -- whose callers have waited, if these have not
   backdate, millis = max(backdate, 10000), floor(now / 1000)
 end
+-- limit/inflight.lua, read
 local most1, at1, held1, first1, dead1, text1 = ARGV[3] + 0, millis, 0, nil, {}, ''
 local match = string.match
 local format = string.format
@@ -227,10 +247,13 @@ do
   end
 end
 local free1 = most1 - held1
+-- limit/scripts/acquire.lua
 local total, free, most, credit = ARGV[1] + 0, free1, most1, 9007199254740992
 local holds, reach = true, 0
+-- limit/inflight.lua, hold
 local since1 = t + (rival and call('ZSCORE', waiters, 'held') or 0)
 holds = since1 >= 250 or since1 <= 60
+-- internal/include/share.lua
 local min = math.min
 local open, own, held, slow, known, clients, marked = max(0, min(free, credit + 1)), nil, 0, 0, nil, 1, false
 local ceil = math.ceil
@@ -288,9 +311,12 @@ if marked or not rival and (tonumber(redis.pcall('ZCOUNT', waiters, -9e14, -1e14
     call('ZREM', waiters, gone[i], string.sub(gone[i], 1, -2))
   end
 end
+-- limit/scripts/acquire.lua
 local amount, flags, runs = ARGV[1], ARGV[5 + 1], ARGV[5 + 2]
 local granted, answers, above, want, missed = 0, nil, false, 0, nil
+-- limit/inflight.lua, more
 if total > free and first1 and #dead1 == 512 then
+  -- limit/inflight.lua, drop
   do
     local change, gone = {-1 - at1, 'clock', -held1, 'held'}, {}
     for i = 1, #dead1, 2 do
@@ -301,13 +327,16 @@ if total > free and first1 and #dead1 == 512 then
     call('ZADD', KEYS[1], unpack(change))
     call('ZREM', KEYS[1], unpack(gone))
   end
+  -- limit/inflight.lua, more
   return {1, format('%d', now)}
 end
+-- limit/scripts/acquire.lua
 if total <= free and (total <= credit or not runs and credit >= 0) then
   granted = total
 elseif runs or total > most then
   local ordered = flags == 'do'
   want, runs = ordered and most or 0, runs or ARGV[1] .. '*1'
+  -- internal/include/decide.lua
   answers = {}
   local closed, part = false, ''
   for upTo, text, times in string.gmatch(runs, '(~?)(%d+)%*(%d+)') do
@@ -337,23 +366,26 @@ elseif runs or total > most then
     end
   end
   answers = table.concat(answers) .. part
+  -- limit/scripts/acquire.lua
   amount = string.format('%d', granted)
 else
   answers, want = 'n', total
 end
-local leased, span = nil, ARGV[5 + 5]
+local prefetched, span = nil, ARGV[5 + 5]
 if span and span ~= '' then
-  leased, span = 0, tonumber(span)
+  prefetched, span = 0, tonumber(span)
   if granted == total and span > 0 then
-    leased = max(0, min(tonumber(ARGV[5 + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
-    granted = granted + leased
+    prefetched = max(0, min(tonumber(ARGV[5 + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
+    granted = granted + prefetched
     amount = string.format('%d', granted)
   end
 end
 if granted > 0 then
+  -- limit/inflight.lua, place
   if dead1[1] then
     text1 = format('%d', #dead1 / 2)
     if first1 then
+      -- limit/inflight.lua, drop
       do
         local change, gone = {-1 - at1, 'clock', -held1, 'held'}, {}
         for i = 1, #dead1, 2 do
@@ -364,6 +396,7 @@ if granted > 0 then
         call('ZADD', KEYS[1], unpack(change))
         call('ZREM', KEYS[1], unpack(gone))
       end
+    -- limit/inflight.lua, place
     else
       call('UNLINK', KEYS[1])
     end
@@ -388,20 +421,24 @@ if granted > 0 then
     call('ZADD', KEYS[1], unpack(change))
     call('PEXPIRE', KEYS[1], format('%d', max(call('PTTL', KEYS[1]), 2 * ARGV[4])))
   end
+-- limit/scripts/acquire.lua
 end
-if (not flags or flags == '') and not above and not leased then
+if (not flags or flags == '') and not above and not prefetched then
   if granted == total then
     return text1
   elseif granted == 0 then
     return -1
   end
 end
+-- limit/inflight.lua, report
 local report1 = {text1, held1, 0, 0}
 if held1 > 0 then
   local last = call('ZRANGE', KEYS[1], -1, -1, 'WITHSCORES')[2]
   report1[3], report1[4] = last * 1000 - now, first1 * 1000 - now
 end
+-- limit/scripts/acquire.lua
 local next, batch, window = 0, nil, 0
+-- limit/inflight.lua, next
 if (missed or 1) > most1 - held1 then
   report1[4] = rival and first[1] == id and granted == 0 and 20000 or 100000
   next = max(next, report1[4])
@@ -409,6 +446,7 @@ end
 if held > 0 and since1 >= 250 then
   redis.pcall('ZADD', waiters, -t, 'held')
 end
+-- internal/include/shared.lua
 own = min(8796093022207, own + granted)
 local due, wants, lag, before = t, min(1023, total + rest - granted), 0, 0
 if rival and known and granted == 0 then
@@ -436,18 +474,20 @@ else
   redis.pcall('ZADD', waiters, own + wants / 1024, id, -due, id .. '!')
 end
 redis.pcall('PEXPIRE', waiters, 8000)
-if not leased then
+-- limit/scripts/acquire.lua
+if not prefetched then
   return {0, answers or '*', report1, others and 1 or 0, held * 1000, slow, lag * 1000, moved}
 end
 do
-  return {0, answers or '*', report1, leased, span, others and 1 or 0, held * 1000, slow, lag * 1000, moved}
+  return {0, answers or '*', report1, prefetched, span, others and 1 or 0, held * 1000, slow, lag * 1000, moved}
 end
-if leased then
-  return {0, answers or '*', report1, leased, span}
+if prefetched then
+  return {0, answers or '*', report1, prefetched, span}
 end
 return {0, answers or '*', report1}
 
 ---- charge
+-- limit/scripts/include/clock.lua
 local ARGV = ARGV
 local now = ARGV[2]
 local call = redis.call
@@ -459,6 +499,7 @@ local max = math.max
 now = max(0, now)
 local floor = math.floor
 local millis = floor(now / 1000)
+-- limit/inflight.lua, read
 local most1, at1, held1, first1, dead1, text1 = ARGV[3] + 0, millis, 0, nil, {}, ''
 local KEYS = KEYS
 do
@@ -490,20 +531,25 @@ do
     end
   end
 end
+-- limit/scripts/charge.lua
 local granted, answers, want = ARGV[1] + 0, nil, 1
+-- limit/inflight.lua, report
 local report1 = {text1, held1, 0, 0}
 if held1 > 0 then
   local last = call('ZRANGE', KEYS[1], -1, -1, 'WITHSCORES')[2]
   report1[3], report1[4] = last * 1000 - now, first1 * 1000 - now
 end
+-- limit/scripts/charge.lua
 return {0, '*', report1}
 
 ---- release
+-- limit/scripts/release.lua
 local ARGV = ARGV
 local n, age = tonumber(ARGV[1]), ARGV[2]
 return 1
 
 ---- peek
+-- limit/scripts/include/clock.lua
 local ARGV = ARGV
 local now = ARGV[1]
 local call = redis.call
@@ -515,6 +561,7 @@ local max = math.max
 now = max(0, now)
 local floor = math.floor
 local millis = floor(now / 1000)
+-- limit/inflight.lua, read
 local most1, at1, held1, first1, dead1, text1 = ARGV[2] + 0, millis, 0, nil, {}, ''
 local KEYS = KEYS
 do
@@ -546,15 +593,19 @@ do
     end
   end
 end
+-- limit/scripts/peek.lua
 local answers, want = '*', 1
+-- limit/inflight.lua, report
 local report1 = {text1, held1, 0, 0}
 if held1 > 0 then
   local last = call('ZRANGE', KEYS[1], -1, -1, 'WITHSCORES')[2]
   report1[3], report1[4] = last * 1000 - now, first1 * 1000 - now
 end
+-- limit/scripts/peek.lua
 return {0, answers, report1}
 
 ---- drain
+-- limit/scripts/include/clock.lua
 local ARGV = ARGV
 local now = ARGV[2]
 local call = redis.call
@@ -566,6 +617,7 @@ local max = math.max
 now = max(0, now)
 local floor = math.floor
 local millis = floor(now / 1000)
+-- limit/inflight.lua, read
 local most1, at1, held1, first1, dead1, text1 = ARGV[3] + 0, millis, 0, nil, {}, ''
 local KEYS = KEYS
 do
@@ -597,12 +649,15 @@ do
     end
   end
 end
+-- limit/scripts/drain.lua
 local leave, answers, want, granted = ARGV[1] + 0, nil, 1, 0
 answers = '*'
+-- limit/inflight.lua, report
 local report1 = {text1, held1, 0, 0}
 if held1 > 0 then
   local last = call('ZRANGE', KEYS[1], -1, -1, 'WITHSCORES')[2]
   report1[3], report1[4] = last * 1000 - now, first1 * 1000 - now
 end
+-- limit/scripts/drain.lua
 return {0, '*', report1}
 

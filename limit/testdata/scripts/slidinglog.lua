@@ -1,4 +1,5 @@
 ---- acquire
+-- limit/scripts/include/clock.lua
 local ARGV = ARGV
 local now = ARGV[2]
 local call = redis.call
@@ -10,6 +11,7 @@ local max = math.max
 now = max(0, now)
 local floor = math.floor
 local millis = floor(now / 1000)
+-- limit/slidinglog.lua, read
 local most1, at1, first1, base1, length1, sum1 = tonumber(ARGV[4]), millis, 0, 0, 0, 0
 local time1, count1, total1, epoch1, text1 = 0, 0, 0, false, ''
 local match = string.match
@@ -53,6 +55,7 @@ do
   end
 end
 local free1 = most1 - sum1
+-- limit/scripts/acquire.lua
 local total, free, most, credit = ARGV[1] + 0, free1, most1, 9007199254740992
 local amount, flags, runs = ARGV[1], ARGV[5 + 1], ARGV[5 + 2]
 local epoch = ARGV[3]
@@ -62,6 +65,7 @@ if total <= free and (total <= credit or not runs and credit >= 0) then
 elseif runs or total > most then
   local ordered = flags == 'do'
   want, runs = ordered and most or 0, runs or ARGV[1] .. '*1'
+  -- internal/include/decide.lua
   answers = {}
   local closed, part = false, ''
   for upTo, text, times in string.gmatch(runs, '(~?)(%d+)%*(%d+)') do
@@ -91,22 +95,24 @@ elseif runs or total > most then
     end
   end
   answers = table.concat(answers) .. part
+  -- limit/scripts/acquire.lua
   amount = string.format('%d', granted)
 else
   answers, want = 'n', total
 end
-local leased, span = nil, ARGV[5 + 5]
+local prefetched, span = nil, ARGV[5 + 5]
 local min = math.min
 if span and span ~= '' then
-  leased, span = 0, tonumber(span)
+  prefetched, span = 0, tonumber(span)
   if granted == total and span > 0 then
     local ceil = math.ceil
-    leased = max(0, min(tonumber(ARGV[5 + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
-    granted = granted + leased
+    prefetched = max(0, min(tonumber(ARGV[5 + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
+    granted = granted + prefetched
     amount = string.format('%d', granted)
   end
 end
 if granted > 0 then
+  -- limit/slidinglog.lua, take
   do
     local n = min(granted, 9007199254740992 - sum1) -- only Charge reaches this
     sum1, total1 = sum1 + n, total1 - (9007199254740992 - n)
@@ -135,14 +141,16 @@ if granted > 0 then
       first1 = 0
     end
   end
+-- limit/scripts/acquire.lua
 end
-if (not flags or flags == '') and not above and not leased then
+if (not flags or flags == '') and not above and not prefetched then
   if granted == total then
     return text1
   elseif granted == 0 then
     return -1
   end
 end
+-- limit/slidinglog.lua, report
 local report1 = {text1, sum1, 0}
 if sum1 > 0 then
   report1[3] = (time1 + ARGV[5]) * 1000 - now
@@ -163,12 +171,14 @@ if sum1 > 0 then
     end
   end
 end
-if leased then
-  return {0, answers or '*', report1, leased, span}
+-- limit/scripts/acquire.lua
+if prefetched then
+  return {0, answers or '*', report1, prefetched, span}
 end
 return {0, answers or '*', report1}
 
 ---- wait
+-- limit/scripts/include/clock.lua
 local ARGV = ARGV
 local now = ARGV[2]
 local call = redis.call
@@ -180,10 +190,12 @@ local max = math.max
 now = max(0, now)
 local floor = math.floor
 local millis = floor(now / 1000)
+-- limit/scripts/acquire.lua
 local backdate = tonumber(ARGV[5 + 3] or '')
 local KEYS = KEYS
 local waiters, id, late = KEYS[2], ARGV[5 + 6], ARGV[5 + 7] + 0
 local rest, lead = ARGV[5 + 8] + 0, ARGV[5 + 9] + 0
+-- internal/include/rivals.lua
 local clock = 'the most advanced clock of the Clients whose callers wait for the limiter'
 local t = redis.pcall('TIME')
 local first = t[1] and redis.pcall('ZRANGEBYSCORE', waiters, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 2) or {}
@@ -198,9 +210,11 @@ if rival then
   now = now + moved
   ahead = moved == 0 and 4e15 + now - server
 end
+-- limit/scripts/acquire.lua
 if rival then -- whose callers have waited, if these have not
   backdate, millis = max(backdate, 10000), floor(now / 1000)
 end
+-- limit/slidinglog.lua, read
 local most1, at1, first1, base1, length1, sum1 = tonumber(ARGV[4]), millis, 0, 0, 0, 0
 local time1, count1, total1, epoch1, text1 = 0, 0, 0, false, ''
 local match = string.match
@@ -243,8 +257,10 @@ do
   end
 end
 local free1 = most1 - sum1
+-- limit/scripts/acquire.lua
 local total, free, most, credit = ARGV[1] + 0, free1, most1, 9007199254740992
 local holds, reach = true, 0
+-- internal/include/share.lua
 local min = math.min
 local open, own, held, slow, known, clients, marked = max(0, min(free, credit + 1)), nil, 0, 0, nil, 1, false
 local ceil = math.ceil
@@ -302,6 +318,7 @@ if marked or not rival and (tonumber(redis.pcall('ZCOUNT', waiters, -9e14, -1e14
     call('ZREM', waiters, gone[i], string.sub(gone[i], 1, -2))
   end
 end
+-- limit/scripts/acquire.lua
 local amount, flags, runs = ARGV[1], ARGV[5 + 1], ARGV[5 + 2]
 local epoch = ARGV[3]
 local granted, answers, above, want, missed = 0, nil, false, 0, nil
@@ -310,6 +327,7 @@ if total <= free and (total <= credit or not runs and credit >= 0) then
 elseif runs or total > most then
   local ordered = flags == 'do'
   want, runs = ordered and most or 0, runs or ARGV[1] .. '*1'
+  -- internal/include/decide.lua
   answers = {}
   local closed, part = false, ''
   for upTo, text, times in string.gmatch(runs, '(~?)(%d+)%*(%d+)') do
@@ -339,20 +357,22 @@ elseif runs or total > most then
     end
   end
   answers = table.concat(answers) .. part
+  -- limit/scripts/acquire.lua
   amount = string.format('%d', granted)
 else
   answers, want = 'n', total
 end
-local leased, span = nil, ARGV[5 + 5]
+local prefetched, span = nil, ARGV[5 + 5]
 if span and span ~= '' then
-  leased, span = 0, tonumber(span)
+  prefetched, span = 0, tonumber(span)
   if granted == total and span > 0 then
-    leased = max(0, min(tonumber(ARGV[5 + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
-    granted = granted + leased
+    prefetched = max(0, min(tonumber(ARGV[5 + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
+    granted = granted + prefetched
     amount = string.format('%d', granted)
   end
 end
 if granted > 0 then
+  -- limit/slidinglog.lua, take
   do
     local n = min(granted, 9007199254740992 - sum1) -- only Charge reaches this
     sum1, total1 = sum1 + n, total1 - (9007199254740992 - n)
@@ -381,14 +401,16 @@ if granted > 0 then
       first1 = 0
     end
   end
+-- limit/scripts/acquire.lua
 end
-if (not flags or flags == '') and not above and not leased then
+if (not flags or flags == '') and not above and not prefetched then
   if granted == total then
     return text1
   elseif granted == 0 then
     return -1
   end
 end
+-- limit/slidinglog.lua, report
 local report1 = {text1, sum1, 0}
 if sum1 > 0 then
   report1[3] = (time1 + ARGV[5]) * 1000 - now
@@ -409,7 +431,9 @@ if sum1 > 0 then
     end
   end
 end
+-- limit/scripts/acquire.lua
 local next, batch, window = 0, nil, 0
+-- limit/slidinglog.lua, next
 do
   local need, i = (missed or 1) - most1 + sum1, 4
   while need > 0 and report1[i] do
@@ -417,6 +441,7 @@ do
   end
   batch, window = min(batch or most1, most1), max(window, ARGV[5])
 end
+-- internal/include/shared.lua
 own = min(8796093022207, own + granted)
 local due, wants, lag, before = t, min(1023, total + rest - granted), 0, 0
 if rival and known and granted == 0 then
@@ -444,18 +469,20 @@ else
   redis.pcall('ZADD', waiters, own + wants / 1024, id, -due, id .. '!')
 end
 redis.pcall('PEXPIRE', waiters, 8000)
-if not leased then
+-- limit/scripts/acquire.lua
+if not prefetched then
   return {0, answers or '*', report1, others and 1 or 0, held * 1000, slow, lag * 1000, moved}
 end
 do
-  return {0, answers or '*', report1, leased, span, others and 1 or 0, held * 1000, slow, lag * 1000, moved}
+  return {0, answers or '*', report1, prefetched, span, others and 1 or 0, held * 1000, slow, lag * 1000, moved}
 end
-if leased then
-  return {0, answers or '*', report1, leased, span}
+if prefetched then
+  return {0, answers or '*', report1, prefetched, span}
 end
 return {0, answers or '*', report1}
 
 ---- charge
+-- limit/scripts/include/clock.lua
 local ARGV = ARGV
 local now = ARGV[2]
 local call = redis.call
@@ -467,6 +494,7 @@ local max = math.max
 now = max(0, now)
 local floor = math.floor
 local millis = floor(now / 1000)
+-- limit/slidinglog.lua, read
 local most1, at1, first1, base1, length1, sum1 = tonumber(ARGV[4]), millis, 0, 0, 0, 0
 local time1, count1, total1, epoch1, text1 = 0, 0, 0, false, ''
 local match = string.match
@@ -509,8 +537,10 @@ do
     end
   end
 end
+-- limit/scripts/charge.lua
 local epoch = ARGV[3]
 local granted, answers, want = ARGV[1] + 0, nil, 1
+-- limit/slidinglog.lua, take
 do
   local min = math.min
   local n = min(granted, 9007199254740992 - sum1) -- only Charge reaches this
@@ -540,6 +570,7 @@ do
     first1 = 0
   end
 end
+-- limit/slidinglog.lua, report
 local report1 = {text1, sum1, 0}
 if sum1 > 0 then
   report1[3] = (time1 + ARGV[5]) * 1000 - now
@@ -560,9 +591,11 @@ if sum1 > 0 then
     end
   end
 end
+-- limit/scripts/charge.lua
 return {0, '*', report1}
 
 ---- release
+-- limit/scripts/include/clock.lua
 local ARGV = ARGV
 local now = ARGV[3]
 local call = redis.call
@@ -574,6 +607,7 @@ local max = math.max
 now = max(0, now)
 local floor = math.floor
 local millis = floor(now / 1000)
+-- limit/slidinglog.lua, read
 local most1, at1, first1, base1, length1, sum1 = tonumber(ARGV[4]), millis, 0, 0, 0, 0
 local time1, count1, total1, epoch1, text1 = 0, 0, 0, false, ''
 local match = string.match
@@ -616,10 +650,13 @@ do
     end
   end
 end
+-- limit/scripts/release.lua
 local n, age = tonumber(ARGV[1]), ARGV[2]
 local receipts = {unpack(ARGV, 5 + 1)}
+-- limit/slidinglog.lua, release
 local format = string.format
 if receipts[1] then
+  -- limit/slidinglog.lua, refund
   local word, dated = match(receipts[1], '^(%w+) (%d+) ')
   local entries, own, back, last = {}, nil, 0, 1
   if word and word == epoch1 and dated + 0 > at1 - ARGV[5] then
@@ -656,7 +693,9 @@ if receipts[1] then
       call('LTRIM', KEYS[1], 0, last - #entries - 1)
     end
   end
+-- limit/slidinglog.lua, release
 elseif sum1 > 0 then
+  -- limit/slidinglog.lua, oldest
   if n >= sum1 then
     call('UNLINK', KEYS[1])
   else
@@ -687,10 +726,13 @@ elseif sum1 > 0 then
     end
     call('LSET', KEYS[1], 0, oldest)
   end
+-- limit/slidinglog.lua, release
 end
+-- limit/scripts/release.lua
 return 1
 
 ---- peek
+-- limit/scripts/include/clock.lua
 local ARGV = ARGV
 local now = ARGV[1]
 local call = redis.call
@@ -702,6 +744,7 @@ local max = math.max
 now = max(0, now)
 local floor = math.floor
 local millis = floor(now / 1000)
+-- limit/slidinglog.lua, read
 local most1, at1, first1, base1, length1, sum1 = tonumber(ARGV[2]), millis, 0, 0, 0, 0
 local time1, count1, total1, epoch1, text1 = 0, 0, 0, false, ''
 local match = string.match
@@ -744,7 +787,9 @@ do
     end
   end
 end
+-- limit/scripts/peek.lua
 local answers, want = '*', 1
+-- limit/slidinglog.lua, report
 local report1 = {text1, sum1, 0}
 if sum1 > 0 then
   report1[3] = (time1 + ARGV[3]) * 1000 - now
@@ -765,9 +810,11 @@ if sum1 > 0 then
     end
   end
 end
+-- limit/scripts/peek.lua
 return {0, answers, report1}
 
 ---- drain
+-- limit/scripts/include/clock.lua
 local ARGV = ARGV
 local now = ARGV[2]
 local call = redis.call
@@ -779,6 +826,7 @@ local max = math.max
 now = max(0, now)
 local floor = math.floor
 local millis = floor(now / 1000)
+-- limit/slidinglog.lua, read
 local most1, at1, first1, base1, length1, sum1 = tonumber(ARGV[4]), millis, 0, 0, 0, 0
 local time1, count1, total1, epoch1, text1 = 0, 0, 0, false, ''
 local match = string.match
@@ -822,13 +870,16 @@ do
   end
 end
 local free1 = most1 - sum1
+-- limit/scripts/drain.lua
 local epoch = ARGV[3]
 local leave, answers, want, granted = ARGV[1] + 0, nil, 1, 0
+-- limit/scripts/include/drain.lua
 local min = math.min
 granted = min(free1) - leave
 if granted > 0 then
   local format = string.format
   local amount = format('%d', granted)
+  -- limit/slidinglog.lua, take
   do
     local n = min(granted, 9007199254740992 - sum1) -- only Charge reaches this
     sum1, total1 = sum1 + n, total1 - (9007199254740992 - n)
@@ -856,8 +907,11 @@ if granted > 0 then
       first1 = 0
     end
   end
+-- limit/scripts/include/drain.lua
 end
+-- limit/scripts/drain.lua
 answers = '*'
+-- limit/slidinglog.lua, report
 local report1 = {text1, sum1, 0}
 if sum1 > 0 then
   report1[3] = (time1 + ARGV[5]) * 1000 - now
@@ -878,5 +932,6 @@ if sum1 > 0 then
     end
   end
 end
+-- limit/scripts/drain.lua
 return {0, '*', report1}
 

@@ -1,4 +1,5 @@
 ---- acquire
+-- limit/scripts/include/clock.lua
 local ARGV = ARGV
 local now = ARGV[2]
 local call = redis.call
@@ -10,6 +11,7 @@ local max = math.max
 now = max(0, now)
 local floor = math.floor
 local millis = floor(now / 1000)
+-- limit/slidingwindow.lua, read
 local most1, cell1, sum1, newest1, count1, older1 = tonumber(ARGV[4]), floor(millis / ARGV[5]), 0, 0, 0, ''
 local KEYS = KEYS
 local from1, gone1, epoch1, text1 = 1, 0, false, call('GET', KEYS[1]) or ''
@@ -36,6 +38,7 @@ if text1 ~= '' then
   end
 end
 local free1 = most1 - sum1
+-- limit/scripts/acquire.lua
 local total, free, most, credit = ARGV[1] + 0, free1, most1, 9007199254740992
 local amount, flags, runs = ARGV[1], ARGV[6 + 1], ARGV[6 + 2]
 local epoch = ARGV[3]
@@ -45,6 +48,7 @@ if total <= free and (total <= credit or not runs and credit >= 0) then
 elseif runs or total > most then
   local ordered = flags == 'do'
   want, runs = ordered and most or 0, runs or ARGV[1] .. '*1'
+  -- internal/include/decide.lua
   answers = {}
   local closed, part = false, ''
   for upTo, text, times in string.gmatch(runs, '(~?)(%d+)%*(%d+)') do
@@ -74,22 +78,24 @@ elseif runs or total > most then
     end
   end
   answers = table.concat(answers) .. part
+  -- limit/scripts/acquire.lua
   amount = string.format('%d', granted)
 else
   answers, want = 'n', total
 end
-local leased, span = nil, ARGV[6 + 5]
+local prefetched, span = nil, ARGV[6 + 5]
 local min = math.min
 if span and span ~= '' then
-  leased, span = 0, tonumber(span)
+  prefetched, span = 0, tonumber(span)
   if granted == total and span > 0 then
     local ceil = math.ceil
-    leased = max(0, min(tonumber(ARGV[6 + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
-    granted = granted + leased
+    prefetched = max(0, min(tonumber(ARGV[6 + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
+    granted = granted + prefetched
     amount = string.format('%d', granted)
   end
 end
 if granted > 0 then
+  -- limit/slidingwindow.lua, take
   do
     local n = min(granted, 9007199254740992 - sum1) -- only Charge reaches this
     if not epoch1 then
@@ -104,17 +110,21 @@ if granted > 0 then
       newest1, count1 = cell1, 0
     end
     sum1, count1 = sum1 + n, count1 + n
+    -- limit/slidingwindow.lua, write
     text1 = format('%s %d %d %d', epoch1, sum1, newest1, count1) .. older1
+    -- limit/slidingwindow.lua, take
     call('SET', KEYS[1], text1, 'PX', (ARGV[6] + 1) * ARGV[5])
   end
+-- limit/scripts/acquire.lua
 end
-if (not flags or flags == '') and not above and not leased then
+if (not flags or flags == '') and not above and not prefetched then
   if granted == total then
     return text1
   elseif granted == 0 then
     return -1
   end
 end
+-- limit/slidingwindow.lua, report
 local report1 = {text1, sum1, 0}
 if sum1 > 0 then
   local last, need = count1 > 0 and newest1 or match(older1, ' (%d+):%d+$'), want - most1 + sum1
@@ -131,12 +141,14 @@ if sum1 > 0 then
     report1[#report1 + 1] = count1
   end
 end
-if leased then
-  return {0, answers or '*', report1, leased, span}
+-- limit/scripts/acquire.lua
+if prefetched then
+  return {0, answers or '*', report1, prefetched, span}
 end
 return {0, answers or '*', report1}
 
 ---- wait
+-- limit/scripts/include/clock.lua
 local ARGV = ARGV
 local now = ARGV[2]
 local call = redis.call
@@ -148,10 +160,12 @@ local max = math.max
 now = max(0, now)
 local floor = math.floor
 local millis = floor(now / 1000)
+-- limit/scripts/acquire.lua
 local backdate = tonumber(ARGV[6 + 3] or '')
 local KEYS = KEYS
 local waiters, id, late = KEYS[2], ARGV[6 + 6], ARGV[6 + 7] + 0
 local rest, lead = ARGV[6 + 8] + 0, ARGV[6 + 9] + 0
+-- internal/include/rivals.lua
 local clock = 'the most advanced clock of the Clients whose callers wait for the limiter'
 local t = redis.pcall('TIME')
 local first = t[1] and redis.pcall('ZRANGEBYSCORE', waiters, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 2) or {}
@@ -166,9 +180,11 @@ if rival then
   now = now + moved
   ahead = moved == 0 and 4e15 + now - server
 end
+-- limit/scripts/acquire.lua
 if rival then -- whose callers have waited, if these have not
   backdate, millis = max(backdate, 10000), floor(now / 1000)
 end
+-- limit/slidingwindow.lua, read
 local most1, cell1, sum1, newest1, count1, older1 = tonumber(ARGV[4]), floor(millis / ARGV[5]), 0, 0, 0, ''
 local from1, gone1, epoch1, text1 = 1, 0, false, call('GET', KEYS[1]) or ''
 local match = string.match
@@ -194,8 +210,10 @@ if text1 ~= '' then
   end
 end
 local free1 = most1 - sum1
+-- limit/scripts/acquire.lua
 local total, free, most, credit = ARGV[1] + 0, free1, most1, 9007199254740992
 local holds, reach = true, 0
+-- internal/include/share.lua
 local min = math.min
 local open, own, held, slow, known, clients, marked = max(0, min(free, credit + 1)), nil, 0, 0, nil, 1, false
 local ceil = math.ceil
@@ -253,6 +271,7 @@ if marked or not rival and (tonumber(redis.pcall('ZCOUNT', waiters, -9e14, -1e14
     call('ZREM', waiters, gone[i], string.sub(gone[i], 1, -2))
   end
 end
+-- limit/scripts/acquire.lua
 local amount, flags, runs = ARGV[1], ARGV[6 + 1], ARGV[6 + 2]
 local epoch = ARGV[3]
 local granted, answers, above, want, missed = 0, nil, false, 0, nil
@@ -261,6 +280,7 @@ if total <= free and (total <= credit or not runs and credit >= 0) then
 elseif runs or total > most then
   local ordered = flags == 'do'
   want, runs = ordered and most or 0, runs or ARGV[1] .. '*1'
+  -- internal/include/decide.lua
   answers = {}
   local closed, part = false, ''
   for upTo, text, times in string.gmatch(runs, '(~?)(%d+)%*(%d+)') do
@@ -290,20 +310,22 @@ elseif runs or total > most then
     end
   end
   answers = table.concat(answers) .. part
+  -- limit/scripts/acquire.lua
   amount = string.format('%d', granted)
 else
   answers, want = 'n', total
 end
-local leased, span = nil, ARGV[6 + 5]
+local prefetched, span = nil, ARGV[6 + 5]
 if span and span ~= '' then
-  leased, span = 0, tonumber(span)
+  prefetched, span = 0, tonumber(span)
   if granted == total and span > 0 then
-    leased = max(0, min(tonumber(ARGV[6 + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
-    granted = granted + leased
+    prefetched = max(0, min(tonumber(ARGV[6 + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
+    granted = granted + prefetched
     amount = string.format('%d', granted)
   end
 end
 if granted > 0 then
+  -- limit/slidingwindow.lua, take
   do
     local n = min(granted, 9007199254740992 - sum1) -- only Charge reaches this
     if not epoch1 then
@@ -318,17 +340,21 @@ if granted > 0 then
       newest1, count1 = cell1, 0
     end
     sum1, count1 = sum1 + n, count1 + n
+    -- limit/slidingwindow.lua, write
     text1 = format('%s %d %d %d', epoch1, sum1, newest1, count1) .. older1
+    -- limit/slidingwindow.lua, take
     call('SET', KEYS[1], text1, 'PX', (ARGV[6] + 1) * ARGV[5])
   end
+-- limit/scripts/acquire.lua
 end
-if (not flags or flags == '') and not above and not leased then
+if (not flags or flags == '') and not above and not prefetched then
   if granted == total then
     return text1
   elseif granted == 0 then
     return -1
   end
 end
+-- limit/slidingwindow.lua, report
 local report1 = {text1, sum1, 0}
 if sum1 > 0 then
   local last, need = count1 > 0 and newest1 or match(older1, ' (%d+):%d+$'), want - most1 + sum1
@@ -345,7 +371,9 @@ if sum1 > 0 then
     report1[#report1 + 1] = count1
   end
 end
+-- limit/scripts/acquire.lua
 local next, batch, window = 0, nil, 0
+-- limit/slidingwindow.lua, next
 do
   local need, i = (missed or 1) - most1 + sum1, 4
   while need > 0 and report1[i] do
@@ -353,6 +381,7 @@ do
   end
   batch, window = min(batch or most1, most1), max(window, ARGV[5] * ARGV[6])
 end
+-- internal/include/shared.lua
 own = min(8796093022207, own + granted)
 local due, wants, lag, before = t, min(1023, total + rest - granted), 0, 0
 if rival and known and granted == 0 then
@@ -380,18 +409,20 @@ else
   redis.pcall('ZADD', waiters, own + wants / 1024, id, -due, id .. '!')
 end
 redis.pcall('PEXPIRE', waiters, 8000)
-if not leased then
+-- limit/scripts/acquire.lua
+if not prefetched then
   return {0, answers or '*', report1, others and 1 or 0, held * 1000, slow, lag * 1000, moved}
 end
 do
-  return {0, answers or '*', report1, leased, span, others and 1 or 0, held * 1000, slow, lag * 1000, moved}
+  return {0, answers or '*', report1, prefetched, span, others and 1 or 0, held * 1000, slow, lag * 1000, moved}
 end
-if leased then
-  return {0, answers or '*', report1, leased, span}
+if prefetched then
+  return {0, answers or '*', report1, prefetched, span}
 end
 return {0, answers or '*', report1}
 
 ---- charge
+-- limit/scripts/include/clock.lua
 local ARGV = ARGV
 local now = ARGV[2]
 local call = redis.call
@@ -403,6 +434,7 @@ local max = math.max
 now = max(0, now)
 local floor = math.floor
 local millis = floor(now / 1000)
+-- limit/slidingwindow.lua, read
 local most1, cell1, sum1, newest1, count1, older1 = tonumber(ARGV[4]), floor(millis / ARGV[5]), 0, 0, 0, ''
 local KEYS = KEYS
 local from1, gone1, epoch1, text1 = 1, 0, false, call('GET', KEYS[1]) or ''
@@ -428,8 +460,10 @@ if text1 ~= '' then
     sum1 = max(sum1 - gone1, count1)
   end
 end
+-- limit/scripts/charge.lua
 local epoch = ARGV[3]
 local granted, answers, want = ARGV[1] + 0, nil, 1
+-- limit/slidingwindow.lua, take
 do
   local min = math.min
   local n = min(granted, 9007199254740992 - sum1) -- only Charge reaches this
@@ -445,9 +479,12 @@ do
     newest1, count1 = cell1, 0
   end
   sum1, count1 = sum1 + n, count1 + n
+  -- limit/slidingwindow.lua, write
   text1 = format('%s %d %d %d', epoch1, sum1, newest1, count1) .. older1
+  -- limit/slidingwindow.lua, take
   call('SET', KEYS[1], text1, 'PX', (ARGV[6] + 1) * ARGV[5])
 end
+-- limit/slidingwindow.lua, report
 local report1 = {text1, sum1, 0}
 if sum1 > 0 then
   local last, need = count1 > 0 and newest1 or match(older1, ' (%d+):%d+$'), want - most1 + sum1
@@ -464,9 +501,11 @@ if sum1 > 0 then
     report1[#report1 + 1] = count1
   end
 end
+-- limit/scripts/charge.lua
 return {0, '*', report1}
 
 ---- release
+-- limit/scripts/include/clock.lua
 local ARGV = ARGV
 local now = ARGV[3]
 local call = redis.call
@@ -478,6 +517,7 @@ local max = math.max
 now = max(0, now)
 local floor = math.floor
 local millis = floor(now / 1000)
+-- limit/slidingwindow.lua, read
 local most1, cell1, sum1, newest1, count1, older1 = tonumber(ARGV[4]), floor(millis / ARGV[5]), 0, 0, 0, ''
 local KEYS = KEYS
 local from1, gone1, epoch1, text1 = 1, 0, false, call('GET', KEYS[1]) or ''
@@ -503,8 +543,10 @@ if text1 ~= '' then
     sum1 = max(sum1 - gone1, count1)
   end
 end
+-- limit/scripts/release.lua
 local n, age = tonumber(ARGV[1]), ARGV[2]
 local receipts = {unpack(ARGV, 6 + 1)}
+-- limit/slidingwindow.lua, release
 do
   local receipt = receipts[1]
   local word, only = match(receipt or '', '^(%w+) %d+ (%d+) ')
@@ -531,16 +573,20 @@ do
         end
       end
       sum1, count1, older1 = sum1 + gone1 - n + rest, cells[#cells][2], table.concat(kept)
+      -- limit/slidingwindow.lua, write
       text1 = format('%s %d %d %d', epoch1, sum1, newest1, count1) .. older1
+      -- limit/slidingwindow.lua, release
       call('SET', KEYS[1], text1, 'KEEPTTL')
     elseif rest < n then
       call('UNLINK', KEYS[1])
     end
   end
 end
+-- limit/scripts/release.lua
 return 1
 
 ---- peek
+-- limit/scripts/include/clock.lua
 local ARGV = ARGV
 local now = ARGV[1]
 local call = redis.call
@@ -552,6 +598,7 @@ local max = math.max
 now = max(0, now)
 local floor = math.floor
 local millis = floor(now / 1000)
+-- limit/slidingwindow.lua, read
 local most1, cell1, sum1, newest1, count1, older1 = tonumber(ARGV[2]), floor(millis / ARGV[3]), 0, 0, 0, ''
 local KEYS = KEYS
 local from1, gone1, epoch1, text1 = 1, 0, false, call('GET', KEYS[1]) or ''
@@ -577,7 +624,9 @@ if text1 ~= '' then
     sum1 = max(sum1 - gone1, count1)
   end
 end
+-- limit/scripts/peek.lua
 local answers, want = '*', 1
+-- limit/slidingwindow.lua, report
 local report1 = {text1, sum1, 0}
 if sum1 > 0 then
   local last, need = count1 > 0 and newest1 or match(older1, ' (%d+):%d+$'), want - most1 + sum1
@@ -594,9 +643,11 @@ if sum1 > 0 then
     report1[#report1 + 1] = count1
   end
 end
+-- limit/scripts/peek.lua
 return {0, answers, report1}
 
 ---- drain
+-- limit/scripts/include/clock.lua
 local ARGV = ARGV
 local now = ARGV[2]
 local call = redis.call
@@ -608,6 +659,7 @@ local max = math.max
 now = max(0, now)
 local floor = math.floor
 local millis = floor(now / 1000)
+-- limit/slidingwindow.lua, read
 local most1, cell1, sum1, newest1, count1, older1 = tonumber(ARGV[4]), floor(millis / ARGV[5]), 0, 0, 0, ''
 local KEYS = KEYS
 local from1, gone1, epoch1, text1 = 1, 0, false, call('GET', KEYS[1]) or ''
@@ -634,13 +686,16 @@ if text1 ~= '' then
   end
 end
 local free1 = most1 - sum1
+-- limit/scripts/drain.lua
 local epoch = ARGV[3]
 local leave, answers, want, granted = ARGV[1] + 0, nil, 1, 0
+-- limit/scripts/include/drain.lua
 local min = math.min
 granted = min(free1) - leave
 if granted > 0 then
   local format = string.format
   local amount = format('%d', granted)
+  -- limit/slidingwindow.lua, take
   do
     local n = min(granted, 9007199254740992 - sum1) -- only Charge reaches this
     if not epoch1 then
@@ -654,11 +709,16 @@ if granted > 0 then
       newest1, count1 = cell1, 0
     end
     sum1, count1 = sum1 + n, count1 + n
+    -- limit/slidingwindow.lua, write
     text1 = format('%s %d %d %d', epoch1, sum1, newest1, count1) .. older1
+    -- limit/slidingwindow.lua, take
     call('SET', KEYS[1], text1, 'PX', (ARGV[6] + 1) * ARGV[5])
   end
+-- limit/scripts/include/drain.lua
 end
+-- limit/scripts/drain.lua
 answers = '*'
+-- limit/slidingwindow.lua, report
 local report1 = {text1, sum1, 0}
 if sum1 > 0 then
   local last, need = count1 > 0 and newest1 or match(older1, ' (%d+):%d+$'), want - most1 + sum1
@@ -675,5 +735,6 @@ if sum1 > 0 then
     report1[#report1 + 1] = count1
   end
 end
+-- limit/scripts/drain.lua
 return {0, '*', report1}
 

@@ -1,4 +1,5 @@
 ---- acquire
+-- limit/scripts/include/clock.lua
 local ARGV = ARGV
 local now = ARGV[2]
 local call = redis.call
@@ -8,7 +9,9 @@ if now == '' then
 end
 local max = math.max
 now = max(0, now)
+-- limit/scripts/acquire.lua
 local backdate = tonumber(ARGV[8 + 3] or '')
+-- limit/smooth.lua, read
 local stable1, size1, cool1 = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local threshold1, slope1 = tonumber(ARGV[7]), tonumber(ARGV[8])
 local rate1, other1 = ARGV[5] .. ':' .. ARGV[6], false
@@ -40,8 +43,11 @@ if next1 <= at1 then
   end
   left1 = stored1
 end
+-- limit/scripts/acquire.lua
 local total, free, most, credit = ARGV[1] + 0, free1, most1, 9007199254740992
+-- limit/smooth.lua, credit
 credit = min(credit, credit1)
+-- limit/scripts/acquire.lua
 local amount, flags, runs = ARGV[1], ARGV[8 + 1], ARGV[8 + 2]
 local epoch = ARGV[3]
 local granted, answers, above, want, missed = 0, nil, false, 0, nil
@@ -50,6 +56,7 @@ if total <= free and (total <= credit or not runs and credit >= 0) then
 elseif runs or total > most then
   local ordered = flags == 'do'
   want, runs = ordered and most or 0, runs or ARGV[1] .. '*1'
+  -- internal/include/decide.lua
   answers = {}
   local closed, part = false, ''
   for upTo, text, times in string.gmatch(runs, '(~?)(%d+)%*(%d+)') do
@@ -79,25 +86,32 @@ elseif runs or total > most then
     end
   end
   answers = table.concat(answers) .. part
+  -- limit/scripts/acquire.lua
   amount = string.format('%d', granted)
 else
   answers, want = 'n', total
 end
-local leased, span = nil, ARGV[8 + 5]
+local prefetched, span = nil, ARGV[8 + 5]
 if span and span ~= '' then
-  leased, span = 0, tonumber(span)
+  prefetched, span = 0, tonumber(span)
   if granted == total and span > 0 then
-    leased = max(0, min(tonumber(ARGV[8 + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
-    granted = granted + leased
+    prefetched = max(0, min(tonumber(ARGV[8 + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
+    granted = granted + prefetched
     amount = string.format('%d', granted)
   end
 end
+-- limit/smooth.lua, settle
 local format = string.format
 if granted == 0 and other1 and epoch1 then
+  -- limit/smooth.lua, life
   local life = floor((next1 - now + ceil((size1 - stored1) * cool1)) / 1000) + 1001
+  -- limit/smooth.lua, settle
   if call('PTTL', KEYS[1]) < life - 1001 then
+    -- limit/smooth.lua, write
     if next1 > at1 or stored1 < size1 then
+      -- limit/smooth.lua, life
       local life = floor((next1 - now + ceil((size1 - stored1) * cool1)) / 1000) + 1001
+      -- limit/smooth.lua, write
       local left = other1 and call('PTTL', KEYS[1]) or 0
       text1 = format('%s %.17g %d %d %s', epoch1, stored1, at1, next1 - at1, left > life and '0' or rate1)
       call('SET', KEYS[1], text1, 'PX', format('%d', max(left, life)))
@@ -105,9 +119,12 @@ if granted == 0 and other1 and epoch1 then
       text1 = ''
       call('UNLINK', KEYS[1])
     end
+  -- limit/smooth.lua, settle
   end
 end
+-- limit/scripts/acquire.lua
 if granted > 0 then
+  -- limit/smooth.lua, take
   if not epoch1 then
     epoch1, other1 = epoch, false
   end
@@ -126,8 +143,11 @@ if granted > 0 then
     stored1, next1 = stored1 - spent, min(9007199254740992, next1 + wait)
   end
   left1 = slope1 and next1 > at1 and 0 or left1 - granted
+  -- limit/smooth.lua, write
   if next1 > at1 or stored1 < size1 then
+    -- limit/smooth.lua, life
     local life = floor((next1 - now + ceil((size1 - stored1) * cool1)) / 1000) + 1001
+    -- limit/smooth.lua, write
     local left = other1 and call('PTTL', KEYS[1]) or 0
     text1 = format('%s %.17g %d %d %s', epoch1, stored1, at1, next1 - at1, left > life and '0' or rate1)
     call('SET', KEYS[1], text1, 'PX', format('%d', max(left, life)))
@@ -135,24 +155,28 @@ if granted > 0 then
     text1 = ''
     call('UNLINK', KEYS[1])
   end
+-- limit/scripts/acquire.lua
 end
-if (not flags or flags == '') and not above and not leased then
+if (not flags or flags == '') and not above and not prefetched then
   if granted == total then
     return text1
   elseif granted == 0 then
     return -1
   end
 end
+-- limit/smooth.lua, report
 local report1 = {text1, floor(left1), 0, 0}
 if next1 > at1 or stored1 < size1 then
   report1[3], report1[4] = next1 > at1 and max(0, next1 - now) or 0, max(0, next1 - now) + ceil((size1 - stored1) * cool1)
 end
-if leased then
-  return {0, answers or '*', report1, leased, span}
+-- limit/scripts/acquire.lua
+if prefetched then
+  return {0, answers or '*', report1, prefetched, span}
 end
 return {0, answers or '*', report1}
 
 ---- wait
+-- limit/scripts/include/clock.lua
 local ARGV = ARGV
 local now = ARGV[2]
 local call = redis.call
@@ -164,10 +188,12 @@ local max = math.max
 now = max(0, now)
 local floor = math.floor
 local millis = floor(now / 1000)
+-- limit/scripts/acquire.lua
 local backdate = tonumber(ARGV[8 + 3] or '')
 local KEYS = KEYS
 local waiters, id, late = KEYS[2], ARGV[8 + 6], ARGV[8 + 7] + 0
 local rest, lead = ARGV[8 + 8] + 0, ARGV[8 + 9] + 0
+-- internal/include/rivals.lua
 local clock = 'the most advanced clock of the Clients whose callers wait for the limiter'
 local t = redis.pcall('TIME')
 local first = t[1] and redis.pcall('ZRANGEBYSCORE', waiters, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 2) or {}
@@ -182,9 +208,11 @@ if rival then
   now = now + moved
   ahead = moved == 0 and 4e15 + now - server
 end
+-- limit/scripts/acquire.lua
 if rival then -- whose callers have waited, if these have not
   backdate, millis = max(backdate, 10000), floor(now / 1000)
 end
+-- limit/smooth.lua, read
 local stable1, size1, cool1 = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local threshold1, slope1 = tonumber(ARGV[7]), tonumber(ARGV[8])
 local rate1, other1 = ARGV[5] .. ':' .. ARGV[6], false
@@ -214,9 +242,13 @@ if next1 <= at1 then
   end
   left1 = stored1
 end
+-- limit/scripts/acquire.lua
 local total, free, most, credit = ARGV[1] + 0, free1, most1, 9007199254740992
+-- limit/smooth.lua, credit
 credit = min(credit, credit1)
+-- limit/scripts/acquire.lua
 local holds, reach = true, 0
+-- internal/include/share.lua
 local open, own, held, slow, known, clients, marked = max(0, min(free, credit + 1)), nil, 0, 0, nil, 1, false
 if rival then
   known = first[1] == id and first[2] or first[3] == id and first[4] or call('ZSCORE', waiters, id)
@@ -272,6 +304,7 @@ if marked or not rival and (tonumber(redis.pcall('ZCOUNT', waiters, -9e14, -1e14
     call('ZREM', waiters, gone[i], string.sub(gone[i], 1, -2))
   end
 end
+-- limit/scripts/acquire.lua
 local amount, flags, runs = ARGV[1], ARGV[8 + 1], ARGV[8 + 2]
 local epoch = ARGV[3]
 local granted, answers, above, want, missed = 0, nil, false, 0, nil
@@ -280,6 +313,7 @@ if total <= free and (total <= credit or not runs and credit >= 0) then
 elseif runs or total > most then
   local ordered = flags == 'do'
   want, runs = ordered and most or 0, runs or ARGV[1] .. '*1'
+  -- internal/include/decide.lua
   answers = {}
   local closed, part = false, ''
   for upTo, text, times in string.gmatch(runs, '(~?)(%d+)%*(%d+)') do
@@ -309,25 +343,32 @@ elseif runs or total > most then
     end
   end
   answers = table.concat(answers) .. part
+  -- limit/scripts/acquire.lua
   amount = string.format('%d', granted)
 else
   answers, want = 'n', total
 end
-local leased, span = nil, ARGV[8 + 5]
+local prefetched, span = nil, ARGV[8 + 5]
 if span and span ~= '' then
-  leased, span = 0, tonumber(span)
+  prefetched, span = 0, tonumber(span)
   if granted == total and span > 0 then
-    leased = max(0, min(tonumber(ARGV[8 + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
-    granted = granted + leased
+    prefetched = max(0, min(tonumber(ARGV[8 + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
+    granted = granted + prefetched
     amount = string.format('%d', granted)
   end
 end
+-- limit/smooth.lua, settle
 local format = string.format
 if granted == 0 and other1 and epoch1 then
+  -- limit/smooth.lua, life
   local life = floor((next1 - now + ceil((size1 - stored1) * cool1)) / 1000) + 1001
+  -- limit/smooth.lua, settle
   if call('PTTL', KEYS[1]) < life - 1001 then
+    -- limit/smooth.lua, write
     if next1 > at1 or stored1 < size1 then
+      -- limit/smooth.lua, life
       local life = floor((next1 - now + ceil((size1 - stored1) * cool1)) / 1000) + 1001
+      -- limit/smooth.lua, write
       local left = other1 and call('PTTL', KEYS[1]) or 0
       text1 = format('%s %.17g %d %d %s', epoch1, stored1, at1, next1 - at1, left > life and '0' or rate1)
       call('SET', KEYS[1], text1, 'PX', format('%d', max(left, life)))
@@ -335,9 +376,12 @@ if granted == 0 and other1 and epoch1 then
       text1 = ''
       call('UNLINK', KEYS[1])
     end
+  -- limit/smooth.lua, settle
   end
 end
+-- limit/scripts/acquire.lua
 if granted > 0 then
+  -- limit/smooth.lua, take
   if not epoch1 then
     epoch1, other1 = epoch, false
   end
@@ -356,8 +400,11 @@ if granted > 0 then
     stored1, next1 = stored1 - spent, min(9007199254740992, next1 + wait)
   end
   left1 = slope1 and next1 > at1 and 0 or left1 - granted
+  -- limit/smooth.lua, write
   if next1 > at1 or stored1 < size1 then
+    -- limit/smooth.lua, life
     local life = floor((next1 - now + ceil((size1 - stored1) * cool1)) / 1000) + 1001
+    -- limit/smooth.lua, write
     local left = other1 and call('PTTL', KEYS[1]) or 0
     text1 = format('%s %.17g %d %d %s', epoch1, stored1, at1, next1 - at1, left > life and '0' or rate1)
     call('SET', KEYS[1], text1, 'PX', format('%d', max(left, life)))
@@ -365,20 +412,25 @@ if granted > 0 then
     text1 = ''
     call('UNLINK', KEYS[1])
   end
+-- limit/scripts/acquire.lua
 end
-if (not flags or flags == '') and not above and not leased then
+if (not flags or flags == '') and not above and not prefetched then
   if granted == total then
     return text1
   elseif granted == 0 then
     return -1
   end
 end
+-- limit/smooth.lua, report
 local report1 = {text1, floor(left1), 0, 0}
 if next1 > at1 or stored1 < size1 then
   report1[3], report1[4] = next1 > at1 and max(0, next1 - now) or 0, max(0, next1 - now) + ceil((size1 - stored1) * cool1)
 end
+-- limit/scripts/acquire.lua
 local next, batch, window = 0, nil, 0
+-- limit/smooth.lua, next
 next = max(next, next1 - now)
+-- internal/include/shared.lua
 own = min(8796093022207, own + granted)
 local due, wants, lag, before = t, min(1023, total + rest - granted), 0, 0
 if rival and known and granted == 0 then
@@ -406,18 +458,20 @@ else
   redis.pcall('ZADD', waiters, own + wants / 1024, id, -due, id .. '!')
 end
 redis.pcall('PEXPIRE', waiters, 8000)
-if not leased then
+-- limit/scripts/acquire.lua
+if not prefetched then
   return {0, answers or '*', report1, others and 1 or 0, held * 1000, slow, lag * 1000, moved}
 end
 do
-  return {0, answers or '*', report1, leased, span, others and 1 or 0, held * 1000, slow, lag * 1000, moved}
+  return {0, answers or '*', report1, prefetched, span, others and 1 or 0, held * 1000, slow, lag * 1000, moved}
 end
-if leased then
-  return {0, answers or '*', report1, leased, span}
+if prefetched then
+  return {0, answers or '*', report1, prefetched, span}
 end
 return {0, answers or '*', report1}
 
 ---- charge
+-- limit/scripts/include/clock.lua
 local ARGV = ARGV
 local now = ARGV[2]
 local call = redis.call
@@ -427,7 +481,9 @@ if now == '' then
 end
 local max = math.max
 now = max(0, now)
+-- limit/scripts/charge.lua
 local backdate = nil
+-- limit/smooth.lua, read
 local stable1, size1, cool1 = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local threshold1, slope1 = tonumber(ARGV[7]), tonumber(ARGV[8])
 local rate1, other1 = ARGV[5] .. ':' .. ARGV[6], false
@@ -459,8 +515,10 @@ if next1 <= at1 then
   end
   left1 = stored1
 end
+-- limit/scripts/charge.lua
 local epoch = ARGV[3]
 local granted, answers, want = ARGV[1] + 0, nil, 1
+-- limit/smooth.lua, take
 if not epoch1 then
   epoch1, other1 = epoch, false
 end
@@ -479,8 +537,11 @@ do
   stored1, next1 = stored1 - spent, min(9007199254740992, next1 + wait)
 end
 left1 = slope1 and next1 > at1 and 0 or left1 - granted
+-- limit/smooth.lua, write
 if next1 > at1 or stored1 < size1 then
+  -- limit/smooth.lua, life
   local life = floor((next1 - now + ceil((size1 - stored1) * cool1)) / 1000) + 1001
+  -- limit/smooth.lua, write
   local left = other1 and call('PTTL', KEYS[1]) or 0
   local format = string.format
   text1 = format('%s %.17g %d %d %s', epoch1, stored1, at1, next1 - at1, left > life and '0' or rate1)
@@ -489,13 +550,16 @@ else
   text1 = ''
   call('UNLINK', KEYS[1])
 end
+-- limit/smooth.lua, report
 local report1 = {text1, floor(left1), 0, 0}
 if next1 > at1 or stored1 < size1 then
   report1[3], report1[4] = next1 > at1 and max(0, next1 - now) or 0, max(0, next1 - now) + ceil((size1 - stored1) * cool1)
 end
+-- limit/scripts/charge.lua
 return {0, '*', report1}
 
 ---- release
+-- limit/scripts/include/clock.lua
 local ARGV = ARGV
 local now = ARGV[3]
 local call = redis.call
@@ -505,7 +569,9 @@ if now == '' then
 end
 local max = math.max
 now = max(0, now)
+-- limit/scripts/release.lua
 local backdate = nil
+-- limit/smooth.lua, read
 local stable1, size1, cool1 = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local threshold1, slope1 = tonumber(ARGV[7]), tonumber(ARGV[8])
 local rate1, other1 = ARGV[5] .. ':' .. ARGV[6], false
@@ -537,8 +603,10 @@ if next1 <= at1 then
   end
   left1 = stored1
 end
+-- limit/scripts/release.lua
 local n, age = tonumber(ARGV[1]), ARGV[2]
 local receipts = {unpack(ARGV, 8 + 1)}
+-- limit/smooth.lua, release
 do
   local receipt = receipts[1]
   local back = n * stable1
@@ -549,8 +617,11 @@ do
   back = min(floor(back), next1 - at1)
   if back > 0 then
     next1 = next1 - back
+    -- limit/smooth.lua, write
     if next1 > at1 or stored1 < size1 then
+      -- limit/smooth.lua, life
       local life = floor((next1 - now + ceil((size1 - stored1) * cool1)) / 1000) + 1001
+      -- limit/smooth.lua, write
       local left = other1 and call('PTTL', KEYS[1]) or 0
       local format = string.format
       text1 = format('%s %.17g %d %d %s', epoch1, stored1, at1, next1 - at1, left > life and '0' or rate1)
@@ -559,11 +630,14 @@ do
       text1 = ''
       call('UNLINK', KEYS[1])
     end
+  -- limit/smooth.lua, release
   end
 end
+-- limit/scripts/release.lua
 return 1
 
 ---- peek
+-- limit/scripts/include/clock.lua
 local ARGV = ARGV
 local now = ARGV[1]
 local call = redis.call
@@ -573,7 +647,9 @@ if now == '' then
 end
 local max = math.max
 now = max(0, now)
+-- limit/scripts/peek.lua
 local backdate = nil
+-- limit/smooth.lua, read
 local stable1, size1, cool1 = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local threshold1, slope1 = tonumber(ARGV[5]), tonumber(ARGV[6])
 local rate1, other1 = ARGV[3] .. ':' .. ARGV[4], false
@@ -605,17 +681,22 @@ if next1 <= at1 then
   end
   left1 = stored1
 end
+-- limit/scripts/peek.lua
 local answers, want = '*', 1
+-- limit/smooth.lua, report
 local report1 = {text1, floor(left1), 0, 0}
 if next1 > at1 or stored1 < size1 then
   report1[3], report1[4] = next1 > at1 and max(0, next1 - now) or 0, max(0, next1 - now) + ceil((size1 - stored1) * cool1)
 end
+-- limit/smooth.lua, peek
 if epoch1 and other1 then
   report1[5] = max(0, call('PTTL', KEYS[1])) * 1000
 end
+-- limit/scripts/peek.lua
 return {0, answers, report1}
 
 ---- drain
+-- limit/scripts/include/clock.lua
 local ARGV = ARGV
 local now = ARGV[2]
 local call = redis.call
@@ -625,7 +706,9 @@ if now == '' then
 end
 local max = math.max
 now = max(0, now)
+-- limit/scripts/drain.lua
 local backdate = nil
+-- limit/smooth.lua, read
 local stable1, size1, cool1 = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local threshold1, slope1 = tonumber(ARGV[7]), tonumber(ARGV[8])
 local rate1, other1 = ARGV[5] .. ':' .. ARGV[6], false
@@ -657,12 +740,15 @@ if next1 <= at1 then
   end
   left1 = stored1
 end
+-- limit/scripts/drain.lua
 local epoch = ARGV[3]
 local leave, answers, want, granted = ARGV[1] + 0, nil, 1, 0
+-- limit/scripts/include/drain.lua
 granted = min(floor(left1)) - leave
 if granted > 0 then
   local format = string.format
   local amount = format('%d', granted)
+  -- limit/smooth.lua, take
   if not epoch1 then
     epoch1, other1 = epoch, false
   end
@@ -681,8 +767,11 @@ if granted > 0 then
     stored1, next1 = stored1 - spent, min(9007199254740992, next1 + wait)
   end
   left1 = slope1 and next1 > at1 and 0 or left1 - granted
+  -- limit/smooth.lua, write
   if next1 > at1 or stored1 < size1 then
+    -- limit/smooth.lua, life
     local life = floor((next1 - now + ceil((size1 - stored1) * cool1)) / 1000) + 1001
+    -- limit/smooth.lua, write
     local left = other1 and call('PTTL', KEYS[1]) or 0
     text1 = format('%s %.17g %d %d %s', epoch1, stored1, at1, next1 - at1, left > life and '0' or rate1)
     call('SET', KEYS[1], text1, 'PX', format('%d', max(left, life)))
@@ -690,14 +779,19 @@ if granted > 0 then
     text1 = ''
     call('UNLINK', KEYS[1])
   end
+-- limit/scripts/include/drain.lua
 end
+-- limit/scripts/drain.lua
 answers = '*'
+-- limit/smooth.lua, report
 local report1 = {text1, floor(left1), 0, 0}
 if next1 > at1 or stored1 < size1 then
   report1[3], report1[4] = next1 > at1 and max(0, next1 - now) or 0, max(0, next1 - now) + ceil((size1 - stored1) * cool1)
 end
+-- limit/smooth.lua, peek
 if epoch1 and other1 then
   report1[5] = max(0, call('PTTL', KEYS[1])) * 1000
 end
+-- limit/scripts/drain.lua
 return {0, '*', report1}
 

@@ -1,4 +1,5 @@
 ---- acquire
+-- limit/scripts/include/clock.lua
 local ARGV = ARGV
 local now = ARGV[2]
 local call = redis.call
@@ -8,7 +9,9 @@ if now == '' then
 end
 local max = math.max
 now = max(0, now)
+-- limit/scripts/acquire.lua
 local backdate = tonumber(ARGV[6 + 3] or '')
+-- limit/tokenbucket.lua, read
 local most1, refill1, interval1 = ARGV[4] + 0, ARGV[5] + 0, ARGV[6] + 0
 local at1, missing1, refunded1, extra1, early1, epoch1, other1 = now, 0, 0, 0, 0, false, false
 local KEYS = KEYS
@@ -47,6 +50,7 @@ local part1 = fmod(missing1, interval1)
 local floor = math.floor
 local taken1 = floor((missing1 - part1) / interval1 + 0.5)
 local free1 = most1 - taken1 - (part1 > 0 and 1 or 0) + floor(early1 / interval1)
+-- limit/scripts/acquire.lua
 local total, free, most, credit = ARGV[1] + 0, free1, most1, 9007199254740992
 local amount, flags, runs = ARGV[1], ARGV[6 + 1], ARGV[6 + 2]
 local epoch = ARGV[3]
@@ -56,6 +60,7 @@ if total <= free and (total <= credit or not runs and credit >= 0) then
 elseif runs or total > most then
   local ordered = flags == 'do'
   want, runs = ordered and most or 0, runs or ARGV[1] .. '*1'
+  -- internal/include/decide.lua
   answers = {}
   local closed, part = false, ''
   for upTo, text, times in string.gmatch(runs, '(~?)(%d+)%*(%d+)') do
@@ -85,28 +90,35 @@ elseif runs or total > most then
     end
   end
   answers = table.concat(answers) .. part
+  -- limit/scripts/acquire.lua
   amount = string.format('%d', granted)
 else
   answers, want = 'n', total
 end
-local leased, span = nil, ARGV[6 + 5]
+local prefetched, span = nil, ARGV[6 + 5]
 local min = math.min
 if span and span ~= '' then
-  leased, span = 0, tonumber(span)
+  prefetched, span = 0, tonumber(span)
   if granted == total and span > 0 then
-    leased = max(0, min(tonumber(ARGV[6 + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
-    granted = granted + leased
+    prefetched = max(0, min(tonumber(ARGV[6 + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
+    granted = granted + prefetched
     amount = string.format('%d', granted)
   end
 end
+-- limit/tokenbucket.lua, settle
 local format = string.format
 if granted == 0 and other1 and epoch1 then
+  -- limit/tokenbucket.lua, life
   local life = max(1, min(9007199254740, ceil((missing1 / refill1 + (at1 - now)) / 1000) + 1000))
+  -- limit/tokenbucket.lua, settle
   if call('PTTL', KEYS[1]) < life - 1000 then
+    -- limit/tokenbucket.lua, write
     part1 = fmod(missing1, interval1)
     taken1 = floor((missing1 - part1) / interval1 + 0.5)
     if missing1 > 0 then
+      -- limit/tokenbucket.lua, life
       local life = max(1, min(9007199254740, ceil((missing1 / refill1 + (at1 - now)) / 1000) + 1000))
+      -- limit/tokenbucket.lua, write
       text1 = format('%s %d %d %d %d', epoch1, at1, taken1, part1, other1 or refill1)
       if other1 then
         text1, life = text1 .. format(' %.0f %.0f', refunded1, extra1), max(call('PTTL', KEYS[1]), life)
@@ -118,17 +130,23 @@ if granted == 0 and other1 and epoch1 then
       text1 = ''
       call('UNLINK', KEYS[1])
     end
+  -- limit/tokenbucket.lua, settle
   end
 end
+-- limit/scripts/acquire.lua
 if granted > 0 then
+  -- limit/tokenbucket.lua, take
   if not epoch1 then
     epoch1, refunded1, extra1, other1 = epoch, 0, 0, false
   end
   missing1 = min(9007199254740992 * interval1, missing1 + granted * interval1)
+  -- limit/tokenbucket.lua, write
   part1 = fmod(missing1, interval1)
   taken1 = floor((missing1 - part1) / interval1 + 0.5)
   if missing1 > 0 then
+    -- limit/tokenbucket.lua, life
     local life = max(1, min(9007199254740, ceil((missing1 / refill1 + (at1 - now)) / 1000) + 1000))
+    -- limit/tokenbucket.lua, write
     text1 = format('%s %d %d %d %d', epoch1, at1, taken1, part1, other1 or refill1)
     if other1 then
       text1, life = text1 .. format(' %.0f %.0f', refunded1, extra1), max(call('PTTL', KEYS[1]), life)
@@ -140,21 +158,25 @@ if granted > 0 then
     text1 = ''
     call('UNLINK', KEYS[1])
   end
+-- limit/scripts/acquire.lua
 end
-if (not flags or flags == '') and not above and not leased then
+if (not flags or flags == '') and not above and not prefetched then
   if granted == total then
     return text1
   elseif granted == 0 then
     return -1
   end
 end
+-- limit/tokenbucket.lua, report
 local report1 = {text1, taken1, part1, at1 - now}
-if leased then
-  return {0, answers or '*', report1, leased, span}
+-- limit/scripts/acquire.lua
+if prefetched then
+  return {0, answers or '*', report1, prefetched, span}
 end
 return {0, answers or '*', report1}
 
 ---- wait
+-- limit/scripts/include/clock.lua
 local ARGV = ARGV
 local now = ARGV[2]
 local call = redis.call
@@ -166,10 +188,12 @@ local max = math.max
 now = max(0, now)
 local floor = math.floor
 local millis = floor(now / 1000)
+-- limit/scripts/acquire.lua
 local backdate = tonumber(ARGV[6 + 3] or '')
 local KEYS = KEYS
 local waiters, id, late = KEYS[2], ARGV[6 + 6], ARGV[6 + 7] + 0
 local rest, lead = ARGV[6 + 8] + 0, ARGV[6 + 9] + 0
+-- internal/include/rivals.lua
 local clock = 'the most advanced clock of the Clients whose callers wait for the limiter'
 local t = redis.pcall('TIME')
 local first = t[1] and redis.pcall('ZRANGEBYSCORE', waiters, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 2) or {}
@@ -184,9 +208,11 @@ if rival then
   now = now + moved
   ahead = moved == 0 and 4e15 + now - server
 end
+-- limit/scripts/acquire.lua
 if rival then -- whose callers have waited, if these have not
   backdate, millis = max(backdate, 10000), floor(now / 1000)
 end
+-- limit/tokenbucket.lua, read
 local most1, refill1, interval1 = ARGV[4] + 0, ARGV[5] + 0, ARGV[6] + 0
 local at1, missing1, refunded1, extra1, early1, epoch1, other1 = now, 0, 0, 0, 0, false, false
 local text1 = call('GET', KEYS[1]) or ''
@@ -223,8 +249,10 @@ local fmod = math.fmod
 local part1 = fmod(missing1, interval1)
 local taken1 = floor((missing1 - part1) / interval1 + 0.5)
 local free1 = most1 - taken1 - (part1 > 0 and 1 or 0) + floor(early1 / interval1)
+-- limit/scripts/acquire.lua
 local total, free, most, credit = ARGV[1] + 0, free1, most1, 9007199254740992
 local holds, reach = true, 0
+-- internal/include/share.lua
 local min = math.min
 local open, own, held, slow, known, clients, marked = max(0, min(free, credit + 1)), nil, 0, 0, nil, 1, false
 if rival then
@@ -280,6 +308,7 @@ if marked or not rival and (tonumber(redis.pcall('ZCOUNT', waiters, -9e14, -1e14
     call('ZREM', waiters, gone[i], string.sub(gone[i], 1, -2))
   end
 end
+-- limit/scripts/acquire.lua
 local amount, flags, runs = ARGV[1], ARGV[6 + 1], ARGV[6 + 2]
 local epoch = ARGV[3]
 local granted, answers, above, want, missed = 0, nil, false, 0, nil
@@ -288,6 +317,7 @@ if total <= free and (total <= credit or not runs and credit >= 0) then
 elseif runs or total > most then
   local ordered = flags == 'do'
   want, runs = ordered and most or 0, runs or ARGV[1] .. '*1'
+  -- internal/include/decide.lua
   answers = {}
   local closed, part = false, ''
   for upTo, text, times in string.gmatch(runs, '(~?)(%d+)%*(%d+)') do
@@ -317,27 +347,34 @@ elseif runs or total > most then
     end
   end
   answers = table.concat(answers) .. part
+  -- limit/scripts/acquire.lua
   amount = string.format('%d', granted)
 else
   answers, want = 'n', total
 end
-local leased, span = nil, ARGV[6 + 5]
+local prefetched, span = nil, ARGV[6 + 5]
 if span and span ~= '' then
-  leased, span = 0, tonumber(span)
+  prefetched, span = 0, tonumber(span)
   if granted == total and span > 0 then
-    leased = max(0, min(tonumber(ARGV[6 + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
-    granted = granted + leased
+    prefetched = max(0, min(tonumber(ARGV[6 + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
+    granted = granted + prefetched
     amount = string.format('%d', granted)
   end
 end
+-- limit/tokenbucket.lua, settle
 local format = string.format
 if granted == 0 and other1 and epoch1 then
+  -- limit/tokenbucket.lua, life
   local life = max(1, min(9007199254740, ceil((missing1 / refill1 + (at1 - now)) / 1000) + 1000))
+  -- limit/tokenbucket.lua, settle
   if call('PTTL', KEYS[1]) < life - 1000 then
+    -- limit/tokenbucket.lua, write
     part1 = fmod(missing1, interval1)
     taken1 = floor((missing1 - part1) / interval1 + 0.5)
     if missing1 > 0 then
+      -- limit/tokenbucket.lua, life
       local life = max(1, min(9007199254740, ceil((missing1 / refill1 + (at1 - now)) / 1000) + 1000))
+      -- limit/tokenbucket.lua, write
       text1 = format('%s %d %d %d %d', epoch1, at1, taken1, part1, other1 or refill1)
       if other1 then
         text1, life = text1 .. format(' %.0f %.0f', refunded1, extra1), max(call('PTTL', KEYS[1]), life)
@@ -349,17 +386,23 @@ if granted == 0 and other1 and epoch1 then
       text1 = ''
       call('UNLINK', KEYS[1])
     end
+  -- limit/tokenbucket.lua, settle
   end
 end
+-- limit/scripts/acquire.lua
 if granted > 0 then
+  -- limit/tokenbucket.lua, take
   if not epoch1 then
     epoch1, refunded1, extra1, other1 = epoch, 0, 0, false
   end
   missing1 = min(9007199254740992 * interval1, missing1 + granted * interval1)
+  -- limit/tokenbucket.lua, write
   part1 = fmod(missing1, interval1)
   taken1 = floor((missing1 - part1) / interval1 + 0.5)
   if missing1 > 0 then
+    -- limit/tokenbucket.lua, life
     local life = max(1, min(9007199254740, ceil((missing1 / refill1 + (at1 - now)) / 1000) + 1000))
+    -- limit/tokenbucket.lua, write
     text1 = format('%s %d %d %d %d', epoch1, at1, taken1, part1, other1 or refill1)
     if other1 then
       text1, life = text1 .. format(' %.0f %.0f', refunded1, extra1), max(call('PTTL', KEYS[1]), life)
@@ -371,17 +414,22 @@ if granted > 0 then
     text1 = ''
     call('UNLINK', KEYS[1])
   end
+-- limit/scripts/acquire.lua
 end
-if (not flags or flags == '') and not above and not leased then
+if (not flags or flags == '') and not above and not prefetched then
   if granted == total then
     return text1
   elseif granted == 0 then
     return -1
   end
 end
+-- limit/tokenbucket.lua, report
 local report1 = {text1, taken1, part1, at1 - now}
+-- limit/scripts/acquire.lua
 local next, batch, window = 0, nil, 0
+-- limit/tokenbucket.lua, next
 next = max(next, (((missed or 1) - most1) * interval1 + missing1) / refill1)
+-- internal/include/shared.lua
 own = min(8796093022207, own + granted)
 local due, wants, lag, before = t, min(1023, total + rest - granted), 0, 0
 if rival and known and granted == 0 then
@@ -409,18 +457,20 @@ else
   redis.pcall('ZADD', waiters, own + wants / 1024, id, -due, id .. '!')
 end
 redis.pcall('PEXPIRE', waiters, 8000)
-if not leased then
+-- limit/scripts/acquire.lua
+if not prefetched then
   return {0, answers or '*', report1, others and 1 or 0, held * 1000, slow, lag * 1000, moved}
 end
 do
-  return {0, answers or '*', report1, leased, span, others and 1 or 0, held * 1000, slow, lag * 1000, moved}
+  return {0, answers or '*', report1, prefetched, span, others and 1 or 0, held * 1000, slow, lag * 1000, moved}
 end
-if leased then
-  return {0, answers or '*', report1, leased, span}
+if prefetched then
+  return {0, answers or '*', report1, prefetched, span}
 end
 return {0, answers or '*', report1}
 
 ---- charge
+-- limit/scripts/include/clock.lua
 local ARGV = ARGV
 local now = ARGV[2]
 local call = redis.call
@@ -430,7 +480,9 @@ if now == '' then
 end
 local max = math.max
 now = max(0, now)
+-- limit/scripts/charge.lua
 local backdate = nil
+-- limit/tokenbucket.lua, read
 local most1, refill1, interval1 = ARGV[4] + 0, ARGV[5] + 0, ARGV[6] + 0
 local at1, missing1, refunded1, extra1, early1, epoch1, other1 = now, 0, 0, 0, 0, false, false
 local KEYS = KEYS
@@ -468,17 +520,22 @@ local fmod = math.fmod
 local part1 = fmod(missing1, interval1)
 local floor = math.floor
 local taken1 = floor((missing1 - part1) / interval1 + 0.5)
+-- limit/scripts/charge.lua
 local epoch = ARGV[3]
 local granted, answers, want = ARGV[1] + 0, nil, 1
+-- limit/tokenbucket.lua, take
 if not epoch1 then
   epoch1, refunded1, extra1, other1 = epoch, 0, 0, false
 end
 local min = math.min
 missing1 = min(9007199254740992 * interval1, missing1 + granted * interval1)
+-- limit/tokenbucket.lua, write
 part1 = fmod(missing1, interval1)
 taken1 = floor((missing1 - part1) / interval1 + 0.5)
 if missing1 > 0 then
+  -- limit/tokenbucket.lua, life
   local life = max(1, min(9007199254740, ceil((missing1 / refill1 + (at1 - now)) / 1000) + 1000))
+  -- limit/tokenbucket.lua, write
   local format = string.format
   text1 = format('%s %d %d %d %d', epoch1, at1, taken1, part1, other1 or refill1)
   if other1 then
@@ -491,10 +548,13 @@ else
   text1 = ''
   call('UNLINK', KEYS[1])
 end
+-- limit/tokenbucket.lua, report
 local report1 = {text1, taken1, part1, at1 - now}
+-- limit/scripts/charge.lua
 return {0, '*', report1}
 
 ---- release
+-- limit/scripts/include/clock.lua
 local ARGV = ARGV
 local now = ARGV[3]
 local call = redis.call
@@ -504,7 +564,9 @@ if now == '' then
 end
 local max = math.max
 now = max(0, now)
+-- limit/scripts/release.lua
 local backdate = nil
+-- limit/tokenbucket.lua, read
 local most1, refill1, interval1 = ARGV[4] + 0, ARGV[5] + 0, ARGV[6] + 0
 local at1, missing1, refunded1, extra1, early1, epoch1, other1 = now, 0, 0, 0, 0, false, false
 local KEYS = KEYS
@@ -542,8 +604,10 @@ local fmod = math.fmod
 local part1 = fmod(missing1, interval1)
 local floor = math.floor
 local taken1 = floor((missing1 - part1) / interval1 + 0.5)
+-- limit/scripts/release.lua
 local n, age = tonumber(ARGV[1]), ARGV[2]
 local receipts = {unpack(ARGV, 6 + 1)}
+-- limit/tokenbucket.lua, release
 do
   local receipt = receipts[1]
   local due = n * interval1
@@ -562,10 +626,13 @@ do
   due = min(due, missing1)
   if due > 0 then
     missing1, refunded1 = missing1 - due, refunded1 + due
+    -- limit/tokenbucket.lua, write
     part1 = fmod(missing1, interval1)
     taken1 = floor((missing1 - part1) / interval1 + 0.5)
     if missing1 > 0 then
+      -- limit/tokenbucket.lua, life
       local life = max(1, min(9007199254740, ceil((missing1 / refill1 + (at1 - now)) / 1000) + 1000))
+      -- limit/tokenbucket.lua, write
       local format = string.format
       text1 = format('%s %d %d %d %d', epoch1, at1, taken1, part1, other1 or refill1)
       if other1 then
@@ -578,11 +645,14 @@ do
       text1 = ''
       call('UNLINK', KEYS[1])
     end
+  -- limit/tokenbucket.lua, release
   end
 end
+-- limit/scripts/release.lua
 return 1
 
 ---- peek
+-- limit/scripts/include/clock.lua
 local ARGV = ARGV
 local now = ARGV[1]
 local call = redis.call
@@ -592,7 +662,9 @@ if now == '' then
 end
 local max = math.max
 now = max(0, now)
+-- limit/scripts/peek.lua
 local backdate = nil
+-- limit/tokenbucket.lua, read
 local most1, refill1, interval1 = ARGV[2] + 0, ARGV[3] + 0, ARGV[4] + 0
 local at1, missing1, refunded1, extra1, early1, epoch1, other1 = now, 0, 0, 0, 0, false, false
 local KEYS = KEYS
@@ -630,14 +702,19 @@ local fmod = math.fmod
 local part1 = fmod(missing1, interval1)
 local floor = math.floor
 local taken1 = floor((missing1 - part1) / interval1 + 0.5)
+-- limit/scripts/peek.lua
 local answers, want = '*', 1
+-- limit/tokenbucket.lua, report
 local report1 = {text1, taken1, part1, at1 - now}
+-- limit/tokenbucket.lua, peek
 if epoch1 and other1 then
   report1[5] = max(0, call('PTTL', KEYS[1])) * 1000
 end
+-- limit/scripts/peek.lua
 return {0, answers, report1}
 
 ---- drain
+-- limit/scripts/include/clock.lua
 local ARGV = ARGV
 local now = ARGV[2]
 local call = redis.call
@@ -647,7 +724,9 @@ if now == '' then
 end
 local max = math.max
 now = max(0, now)
+-- limit/scripts/drain.lua
 local backdate = nil
+-- limit/tokenbucket.lua, read
 local most1, refill1, interval1 = ARGV[4] + 0, ARGV[5] + 0, ARGV[6] + 0
 local at1, missing1, refunded1, extra1, early1, epoch1, other1 = now, 0, 0, 0, 0, false, false
 local KEYS = KEYS
@@ -686,21 +765,27 @@ local part1 = fmod(missing1, interval1)
 local floor = math.floor
 local taken1 = floor((missing1 - part1) / interval1 + 0.5)
 local free1 = most1 - taken1 - (part1 > 0 and 1 or 0) + floor(early1 / interval1)
+-- limit/scripts/drain.lua
 local epoch = ARGV[3]
 local leave, answers, want, granted = ARGV[1] + 0, nil, 1, 0
+-- limit/scripts/include/drain.lua
 local min = math.min
 granted = min(free1) - leave
 if granted > 0 then
   local format = string.format
   local amount = format('%d', granted)
+  -- limit/tokenbucket.lua, take
   if not epoch1 then
     epoch1, refunded1, extra1, other1 = epoch, 0, 0, false
   end
   missing1 = min(9007199254740992 * interval1, missing1 + granted * interval1)
+  -- limit/tokenbucket.lua, write
   part1 = fmod(missing1, interval1)
   taken1 = floor((missing1 - part1) / interval1 + 0.5)
   if missing1 > 0 then
+    -- limit/tokenbucket.lua, life
     local life = max(1, min(9007199254740, ceil((missing1 / refill1 + (at1 - now)) / 1000) + 1000))
+    -- limit/tokenbucket.lua, write
     text1 = format('%s %d %d %d %d', epoch1, at1, taken1, part1, other1 or refill1)
     if other1 then
       text1, life = text1 .. format(' %.0f %.0f', refunded1, extra1), max(call('PTTL', KEYS[1]), life)
@@ -712,11 +797,16 @@ if granted > 0 then
     text1 = ''
     call('UNLINK', KEYS[1])
   end
+-- limit/scripts/include/drain.lua
 end
+-- limit/scripts/drain.lua
 answers = '*'
+-- limit/tokenbucket.lua, report
 local report1 = {text1, taken1, part1, at1 - now}
+-- limit/tokenbucket.lua, peek
 if epoch1 and other1 then
   report1[5] = max(0, call('PTTL', KEYS[1])) * 1000
 end
+-- limit/scripts/drain.lua
 return {0, '*', report1}
 

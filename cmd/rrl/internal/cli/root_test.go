@@ -159,7 +159,8 @@ func TestJSONPage_Types_AreTheOutput(t *testing.T) {
 			command string
 			value   any
 		}{
-			{"ls", report.List{}}, {"show", report.Limiter{}}, {"watch", watch.Sample{}}, {"try", tryResult{}}, {"set", setting{}},
+			{"ls", report.List{}}, {"show", report.Limiter{}}, {"watch", watch.Sample{}}, {"try", tryResult{}},
+			{"set", setting{}},
 			{"release", releaseResult{}}, {"reset", resetResult{}}, {"pause", pauseResult{}}, {"audit", report.Audit{}},
 			{"check", []checkedFile{}},
 		} {

@@ -259,7 +259,8 @@ limit.Pause; others go on. The longest pause of a program does not bound this co
 					text += ", in programs whose limiter has a limit.Pause"
 				}
 			}
-			return a.print(pauseResult{names.Name(name), rest.Milliseconds()}, func(w *strings.Builder) { fmt.Fprintln(w, text) })
+			result := pauseResult{names.Name(name), rest.Milliseconds()}
+			return a.print(result, func(w *strings.Builder) { fmt.Fprintln(w, text) })
 		},
 	}
 }
