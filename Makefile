@@ -172,9 +172,9 @@ fuzz:
 # other packages whose tests may detect its edits:
 #   make mutate PACKAGE=./limit
 #   make mutate PACKAGE='-lua ./limit'
-#   make mutate PACKAGE='./internal/gate ./httplimit'
+#   make mutate PACKAGE='./internal/guard/gate ./httplimit'
 MUTATE       ?= -for 18m
-MUTATED       = . '-lua .' ./limit '-lua ./limit' ./internal/engine './internal/gate ./httplimit' './internal/outage ./httplimit' \
+MUTATED       = . '-lua .' ./limit '-lua ./limit' ./internal/engine './internal/guard/gate ./httplimit' './internal/guard/outage ./httplimit' \
 	'./rules/internal/ruleset ./rules' ./rules/rls
 mutate:
 	for package in $(if $(PACKAGE),'$(PACKAGE)',$(MUTATED)); do \

@@ -3,7 +3,7 @@ package fallback
 import (
 	"time"
 
-	"github.com/rratelimiter/rratelimiter/internal/gate"
+	"github.com/rratelimiter/rratelimiter/internal/guard/gate"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 

@@ -20,7 +20,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/grpclimit"
-	"github.com/rratelimiter/rratelimiter/internal/gate/gatetest"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
@@ -63,7 +63,7 @@ func TestErrNotSent_Status_HasRetryTime(t *testing.T) {
 		"more than all is": {nil, []grpclimit.Option{two}, over},
 		"a failure":        {fails, nil, "Unavailable: calls cannot be admitted at the moment\nRetryInfo: retry_delay 1s\n"},
 	} {
-		gatetest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+		guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 			if c.choose == nil {
 				c.choose = perHost(client, hour(1))
 			}
@@ -89,7 +89,7 @@ func TestErrNotSent_Status_HasRetryTime(t *testing.T) {
 
 // The tries of a retry policy take permits once.
 func TestUnaryClientInterceptor_RetryPolicy_TakesPermitsOnce(t *testing.T) {
-	gatetest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		var tries atomic.Int64
 		s := &service{unary: func(context.Context, *test.SimpleRequest) error {
 			if tries.Add(1) < 3 {
@@ -105,7 +105,7 @@ func TestUnaryClientInterceptor_RetryPolicy_TakesPermitsOnce(t *testing.T) {
 }
 
 func TestStreamInterceptors_NoLimiter_PassMessages(t *testing.T) {
-	gatetest.Run(t, func(t *testing.T, f *redistest.Fixture, _ *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, _ *rratelimiter.Client) {
 		s := serve(f, new(service), grpc.StreamInterceptor(grpclimit.StreamServerInterceptor(grpclimit.All(nil))))
 		c := limited(s, grpclimit.All(nil))
 		assert.NoError(t, call(t.Context(), c))
@@ -155,7 +155,7 @@ func TestClientInterceptors_InFlight_PlaceReturnsAtTheEnd(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			gatetest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+			guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 				l := limit.New(client, "calls", limit.InFlight{Permits: 5, Lease: time.Minute})
 				held := func() int64 {
 					time.Sleep(time.Second)
@@ -174,7 +174,7 @@ func TestClientInterceptors_InFlight_PlaceReturnsAtTheEnd(t *testing.T) {
 
 // TestStreamServerInterceptor_InFlight_HoldsForTheStream, until its handler returns, also if the client leaves.
 func TestStreamServerInterceptor_InFlight_HoldsForTheStream(t *testing.T) {
-	gatetest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		l := limit.New(client, "streams", limit.InFlight{Permits: 2, Lease: time.Minute, Renew: true})
 		c := serve(f, new(service), grpc.StreamInterceptor(grpclimit.StreamServerInterceptor(grpclimit.All(l)))).dial()
 		open := func(ctx context.Context) (test.TestService_FullDuplexCallClient, error) {
@@ -228,7 +228,7 @@ func TestFollowQuota_Metadata_DrainsTheLimiter(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			gatetest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+			guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 				l := limit.New(client, "calls", hour(100))
 				for _, follow := range []bool{false, true} {
 					opts := []grpclimit.Option{}
@@ -256,7 +256,7 @@ func TestClient_ChooserFails_StatusPausesNothing(t *testing.T) {
 		"open": grpclimit.OnFailure(limit.Open), "shadow": grpclimit.Shadow(),
 	} {
 		t.Run(name, func(t *testing.T) {
-			gatetest.Run(t, func(t *testing.T, f *redistest.Fixture, _ *rratelimiter.Client) {
+			guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, _ *rratelimiter.Client) {
 				c := limited(serve(f, &service{
 					unary:  func(context.Context, *test.SimpleRequest) error { return pause.Err() },
 					stream: func(test.TestService_FullDuplexCallServer) error { return pause.Err() },

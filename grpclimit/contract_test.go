@@ -16,20 +16,20 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/grpclimit"
-	"github.com/rratelimiter/rratelimiter/internal/gate/gatetest"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 const method = "/shop.Orders/Create"
 
 // middleware is this package as the contract of all middleware calls it.
-var middleware = gatetest.Middleware{
+var middleware = guardtest.Middleware{
 	Server:      newUnaryServer,
 	Client:      newClient,
 	FromContext: grpclimit.FromContext,
 	Settle:      grpclimit.Settle,
 	ErrNotSent:  grpclimit.ErrNotSent,
-	AddressKey: func(peerAddr netip.AddrPort, a gatetest.Address, headers [][2]string) (string, error) {
+	AddressKey: func(peerAddr netip.AddrPort, a guardtest.Address, headers [][2]string) (string, error) {
 		md := make(metadata.MD)
 		for _, h := range headers {
 			md.Append(h[0], h[1])
@@ -44,28 +44,28 @@ var middleware = gatetest.Middleware{
 }
 
 func TestUnaryServerInterceptor_SharedContract_IsKept(t *testing.T) {
-	gatetest.TestServerWiring(t, middleware)
+	guardtest.TestServerWiring(t, middleware)
 }
 
 func TestStreamServerInterceptor_SharedContract_IsKept(t *testing.T) {
 	streams := middleware
 	streams.Server = newStreamServer
-	gatetest.TestServerWiring(t, streams)
+	guardtest.TestServerWiring(t, streams)
 }
 
 func TestUnaryClientInterceptor_SharedContract_IsKept(t *testing.T) {
-	gatetest.TestClientWiring(t, middleware)
+	guardtest.TestClientWiring(t, middleware)
 }
 
 func TestUnaryServerInterceptor_OddCalls_GetNoMoreThanPlainOnes(t *testing.T) {
-	gatetest.TestChoices(t, []string{gatetest.ByHeader, gatetest.ByBinary, gatetest.ByClient},
-		func(client *rratelimiter.Client, by string) func(gatetest.Choice) bool {
+	guardtest.TestChoices(t, []string{guardtest.ByHeader, guardtest.ByBinary, guardtest.ByClient},
+		func(client *rratelimiter.Client, by string) func(guardtest.Choice) bool {
 			key := map[string]grpclimit.Key{
-				gatetest.ByHeader: grpclimit.ByMetadata("Key"), gatetest.ByBinary: grpclimit.ByMetadata("Key-Bin"),
-				gatetest.ByClient: grpclimit.ByIP(netip.MustParsePrefix("10.0.0.1/32")),
+				guardtest.ByHeader: grpclimit.ByMetadata("Key"), guardtest.ByBinary: grpclimit.ByMetadata("Key-Bin"),
+				guardtest.ByClient: grpclimit.ByIP(netip.MustParsePrefix("10.0.0.1/32")),
 			}[by]
 			limited := grpclimit.UnaryServerInterceptor(grpclimit.Each(client, "api", key, hour(1)))
-			return func(c gatetest.Choice) bool {
+			return func(c guardtest.Choice) bool {
 				var pairs []string
 				for _, h := range c.Headers {
 					pairs = append(pairs, h[0], h[1])
@@ -77,13 +77,13 @@ func TestUnaryServerInterceptor_OddCalls_GetNoMoreThanPlainOnes(t *testing.T) {
 		})
 }
 
-func BenchmarkServer(b *testing.B) { gatetest.BenchmarkServer(b, middleware) }
+func BenchmarkServer(b *testing.B) { guardtest.BenchmarkServer(b, middleware) }
 
-func FuzzUntrusted(f *testing.F) { gatetest.FuzzUntrusted(f, middleware) }
+func FuzzUntrusted(f *testing.F) { guardtest.FuzzUntrusted(f, middleware) }
 
-func newUnaryServer(s gatetest.Settings) gatetest.Server {
+func newUnaryServer(s guardtest.Settings) guardtest.Server {
 	limited := grpclimit.UnaryServerInterceptor(choose(s), options(s)...)
-	return func(ctx context.Context, key string) gatetest.Reply {
+	return func(ctx context.Context, key string) guardtest.Reply {
 		_, err := limited(incoming(ctx, key), nil, &grpc.UnaryServerInfo{FullMethod: method},
 			func(ctx context.Context, _ any) (any, error) {
 				handle(s, ctx)
@@ -93,9 +93,9 @@ func newUnaryServer(s gatetest.Settings) gatetest.Server {
 	}
 }
 
-func newStreamServer(s gatetest.Settings) gatetest.Server {
+func newStreamServer(s guardtest.Settings) guardtest.Server {
 	limited := grpclimit.StreamServerInterceptor(choose(s), options(s)...)
-	return func(ctx context.Context, key string) gatetest.Reply {
+	return func(ctx context.Context, key string) guardtest.Reply {
 		ss, info := &stream{ctx: incoming(ctx, key)}, &grpc.StreamServerInfo{FullMethod: method}
 		return replyOf(limited(nil, ss, info, func(_ any, ss grpc.ServerStream) error {
 			handle(s, ss.Context())
@@ -104,9 +104,9 @@ func newStreamServer(s gatetest.Settings) gatetest.Server {
 	}
 }
 
-func newClient(s gatetest.Settings, upstream func() gatetest.Reply) gatetest.Client {
+func newClient(s guardtest.Settings, upstream func() guardtest.Reply) guardtest.Client {
 	limited := grpclimit.UnaryClientInterceptor(choose(s), options(s)...)
-	return func(ctx context.Context, key string) (gatetest.Reply, error) {
+	return func(ctx context.Context, key string) (guardtest.Reply, error) {
 		ctx = metadata.AppendToOutgoingContext(ctx, "key", key)
 		err := limited(ctx, method, nil, nil, nil,
 			func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error {
@@ -118,13 +118,13 @@ func newClient(s gatetest.Settings, upstream func() gatetest.Reply) gatetest.Cli
 				}
 			})
 		if errors.Is(err, grpclimit.ErrNotSent) {
-			return gatetest.Reply{}, err
+			return guardtest.Reply{}, err
 		}
 		return replyOf(err), nil
 	}
 }
 
-func handle(s gatetest.Settings, ctx context.Context) {
+func handle(s guardtest.Settings, ctx context.Context) {
 	if s.Handler != nil {
 		s.Handler(ctx)
 	}
@@ -144,12 +144,12 @@ var codeOf = map[int]codes.Code{
 	500: codes.Internal, 503: codes.Unavailable,
 }
 
-func replyOf(err error) gatetest.Reply {
+func replyOf(err error) guardtest.Reply {
 	if err == nil {
-		return gatetest.Reply{Status: 200}
+		return guardtest.Reply{Status: 200}
 	}
 	s := status.Convert(err)
-	reply := gatetest.Reply{Text: s.Proto().String()}
+	reply := guardtest.Reply{Text: s.Proto().String()}
 	for httpStatus, code := range codeOf {
 		if code == s.Code() {
 			reply.Status = httpStatus
@@ -163,7 +163,7 @@ func replyOf(err error) gatetest.Reply {
 	return reply
 }
 
-func choose(s gatetest.Settings) choice {
+func choose(s guardtest.Settings) choice {
 	switch {
 	case s.Err != nil:
 		return func(context.Context, grpclimit.Call) (grpclimit.Limiter, error) { return nil, s.Err }
@@ -176,13 +176,13 @@ func choose(s gatetest.Settings) choice {
 }
 
 // common are the options that httplimit has too.
-var common = gatetest.Options[grpclimit.Option]{
+var common = guardtest.Options[grpclimit.Option]{
 	Package: "grpclimit", Wait: grpclimit.Wait, Spread: grpclimit.Spread, Deadline: grpclimit.Deadline,
 	MaxWaiting: grpclimit.MaxWaiting, OnFailure: grpclimit.OnFailure, OnRedisChange: grpclimit.OnRedisChange,
 	Shadow: grpclimit.Shadow, Random: grpclimit.WithRandom,
 }
 
-func options(s gatetest.Settings) []grpclimit.Option {
+func options(s guardtest.Settings) []grpclimit.Option {
 	opts := common.Of(s, nil, grpclimit.Cost(nil), grpclimit.Skip(nil), grpclimit.Report(nil),
 		grpclimit.OnSettleError(nil)) // nil has no effect
 	if s.Cost != nil {

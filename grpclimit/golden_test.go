@@ -16,8 +16,8 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/grpclimit"
-	"github.com/rratelimiter/rratelimiter/internal/gate/gatetest"
 	"github.com/rratelimiter/rratelimiter/internal/golden"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/internal/redistest/fake"
 	"github.com/rratelimiter/rratelimiter/limit"
@@ -60,7 +60,7 @@ var block = regexp.MustCompile("(?s)```text\n-> (\\w+), cost (\\d+)\n.*?```\n")
 
 // The page shows the calls in their order.
 func TestPage_Calls_AreAnsweredAsDocumented(t *testing.T) {
-	gatetest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		servers := documented(f, client)
 		blocks := golden.Blocks(t, page, block, func(parts []string) string {
 			cost, err := strconv.Atoi(parts[2])
@@ -73,6 +73,6 @@ func TestPage_Calls_AreAnsweredAsDocumented(t *testing.T) {
 }
 
 func TestSetUp_CodeOfThePage_RunsInExample(t *testing.T) {
-	gatetest.TestPage(t, page, "calls := grpclimit", "example_test.go")
-	gatetest.TestPage(t, page, "free, err :=", "example_test.go")
+	guardtest.TestPage(t, page, "calls := grpclimit", "example_test.go")
+	guardtest.TestPage(t, page, "free, err :=", "example_test.go")
 }

@@ -6,8 +6,8 @@ import (
 
 	"google.golang.org/grpc/status"
 
-	"github.com/rratelimiter/rratelimiter/internal/gate"
-	"github.com/rratelimiter/rratelimiter/internal/identity"
+	"github.com/rratelimiter/rratelimiter/internal/guard/gate"
+	"github.com/rratelimiter/rratelimiter/internal/guard/identity"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 

@@ -15,7 +15,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/grpclimit"
-	"github.com/rratelimiter/rratelimiter/internal/gate/gatetest"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/internal/redistest/fake"
 	"github.com/rratelimiter/rratelimiter/limit"
@@ -27,7 +27,7 @@ const anHour = "ResourceExhausted: the call is over its limit\nRetryInfo: retry_
 
 // docs/grpc.md shows the other statuses.
 func TestUnaryServerInterceptor_UnknownPolicy_StatusIsComplete(t *testing.T) {
-	gatetest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		quota := client.Limiter("of the operator")
 		require.NoError(t, quota.SetRate(t.Context(), rratelimiter.Rate{Permits: 1, Interval: time.Minute}))
 		cost := int64(1)
@@ -42,7 +42,7 @@ func TestUnaryServerInterceptor_UnknownPolicy_StatusIsComplete(t *testing.T) {
 
 // The handler sees the outcome of the innermost.
 func TestUnaryServerInterceptor_SeveralInAChain_EachDecides(t *testing.T) {
-	gatetest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		s := &service{unary: func(ctx context.Context, _ *test.SimpleRequest) error {
 			o, limited := grpclimit.FromContext(ctx)
 			assert.True(t, limited)
@@ -58,7 +58,7 @@ func TestUnaryServerInterceptor_SeveralInAChain_EachDecides(t *testing.T) {
 }
 
 func TestStreamServerInterceptor_Start_TakesPermitsOnce(t *testing.T) {
-	gatetest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		s := new(service)
 		c := serve(f, s, grpc.StreamInterceptor(grpclimit.StreamServerInterceptor(perIP(client, hour(1)),
 			grpclimit.Report(func(_ context.Context, call grpclimit.Call, _ limit.Outcome) {
@@ -75,8 +75,8 @@ func TestStreamServerInterceptor_Start_TakesPermitsOnce(t *testing.T) {
 }
 
 func TestWait_CallerLeaves_StatusIsCanceled(t *testing.T) {
-	gatetest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
-		server := newUnaryServer(gatetest.Settings{Client: client, Each: []limit.Policy{hour(1)}, Wait: 2 * time.Hour})
+	guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
+		server := newUnaryServer(guardtest.Settings{Client: client, Each: []limit.Policy{hour(1)}, Wait: 2 * time.Hour})
 		assert.Equal(t, 200, server(t.Context(), "one").Status)
 		ctx, leave := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, leave)
@@ -85,10 +85,10 @@ func TestWait_CallerLeaves_StatusIsCanceled(t *testing.T) {
 }
 
 func TestOptions_Invalid_PanicWithTheReason(t *testing.T) {
-	gatetest.TestOptions(t, common)
+	guardtest.TestOptions(t, common)
 	client := new(rratelimiter.Client)
-	connected, _ := gatetest.Connect(t)
-	gatetest.TestPanics(t, map[string]func(){
+	connected, _ := guardtest.Connect(t)
+	guardtest.TestPanics(t, map[string]func(){
 		"grpclimit: UnaryServerInterceptor: choose is nil":  func() { grpclimit.UnaryServerInterceptor(nil) },
 		"grpclimit: StreamServerInterceptor: choose is nil": func() { grpclimit.StreamServerInterceptor(nil) },
 		"grpclimit: UnaryClientInterceptor: choose is nil":  func() { grpclimit.UnaryClientInterceptor(nil) },

@@ -20,7 +20,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/grpclimit"
-	"github.com/rratelimiter/rratelimiter/internal/gate/gatetest"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
@@ -88,7 +88,7 @@ func TestPauseOn_ChosenStatuses_Pause(t *testing.T) {
 			},
 		} {
 			t.Run(name+", "+kind, func(t *testing.T) {
-				gatetest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+				guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 					calls := limited(serve(f, &service{
 						unary:  func(context.Context, *test.SimpleRequest) error { return c.err },
 						stream: func(test.TestService_FullDuplexCallServer) error { return c.err },
@@ -106,7 +106,7 @@ func TestPauseOn_ChosenStatuses_Pause(t *testing.T) {
 
 // A call that an inner interceptor does not send gets no answer of the server.
 func TestRetryInfo_OfAnInnerInterceptor_PausesNothing(t *testing.T) {
-	gatetest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		inner := grpclimit.UnaryClientInterceptor(grpclimit.Each(client, "inner", grpclimit.ByMethod(), hour(1)),
 			grpclimit.Wait(time.Second))
 		outer := grpclimit.UnaryClientInterceptor(perHost(client, hour(9)), grpclimit.Wait(time.Second))
@@ -133,7 +133,7 @@ func TestRetryPolicy_DeniedCall_PassesAtFirstRetry(t *testing.T) {
 		"minute": limit.FixedWindow{Permits: 1, Interval: time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
-			gatetest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+			guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 				var denied atomic.Int64
 				report := grpclimit.Report(func(_ context.Context, _ grpclimit.Call, o limit.Outcome) {
 					if o.Result == limit.Rejected {
@@ -162,7 +162,7 @@ func TestSpread_Pushback_FollowsRetryInfo(t *testing.T) {
 		time.Minute:               "RetryInfo: retry_delay 1m30s\n;grpc-retry-pushback-ms: 90000\n",
 		time.Minute + time.Second: "RetryInfo: retry_delay 1m31s\n;grpc-retry-pushback-ms: -1\n",
 	} {
-		gatetest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+		guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 			calls := unary(f, new(service), perIP(client, limit.FixedWindow{Permits: 1, Interval: interval}),
 				grpclimit.Spread(time.Minute), grpclimit.WithRandom(func(n int64) int64 { return n / 2 }))
 			require.Equal(t, "OK", get(f, calls))

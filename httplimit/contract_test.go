@@ -11,18 +11,18 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
-	"github.com/rratelimiter/rratelimiter/internal/gate/gatetest"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 // middleware is this package as the contract of all middleware calls it.
-var middleware = gatetest.Middleware{
+var middleware = guardtest.Middleware{
 	Server:      newServer,
 	Client:      newClient,
 	FromContext: httplimit.FromContext,
 	Settle:      httplimit.Settle,
 	ErrNotSent:  httplimit.ErrNotSent,
-	AddressKey: func(peer netip.AddrPort, a gatetest.Address, headers [][2]string) (string, error) {
+	AddressKey: func(peer netip.AddrPort, a guardtest.Address, headers [][2]string) (string, error) {
 		r := &http.Request{RemoteAddr: peer.String(), Header: make(http.Header)}
 		for _, h := range headers {
 			r.Header.Add(h[0], h[1])
@@ -34,20 +34,20 @@ var middleware = gatetest.Middleware{
 	},
 }
 
-func TestMiddleware_SharedContract_IsKept(t *testing.T) { gatetest.TestServerWiring(t, middleware) }
+func TestMiddleware_SharedContract_IsKept(t *testing.T) { guardtest.TestServerWiring(t, middleware) }
 
-func TestTransport_SharedContract_IsKept(t *testing.T) { gatetest.TestClientWiring(t, middleware) }
+func TestTransport_SharedContract_IsKept(t *testing.T) { guardtest.TestClientWiring(t, middleware) }
 
 func TestMiddleware_OddRequests_GetNoMoreThanPlainOnes(t *testing.T) {
-	gatetest.TestChoices(t, []string{gatetest.ByHeader, gatetest.ByClient},
-		func(client *rratelimiter.Client, by string) func(gatetest.Choice) bool {
+	guardtest.TestChoices(t, []string{guardtest.ByHeader, guardtest.ByClient},
+		func(client *rratelimiter.Client, by string) func(guardtest.Choice) bool {
 			key := httplimit.ByHeader("Key")
-			if by == gatetest.ByClient {
+			if by == guardtest.ByClient {
 				key = httplimit.ByIP(netip.MustParsePrefix("10.0.0.1/32"))
 			}
 			each := httplimit.Each(client, "api", key, limit.FixedWindow{Permits: 1, Interval: time.Hour})
 			handler := httplimit.Middleware(each)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-			return func(c gatetest.Choice) bool {
+			return func(c guardtest.Choice) bool {
 				r := request()
 				r.RemoteAddr = c.Peer
 				for _, h := range c.Headers {
@@ -58,28 +58,28 @@ func TestMiddleware_OddRequests_GetNoMoreThanPlainOnes(t *testing.T) {
 		})
 }
 
-func BenchmarkServer(b *testing.B) { gatetest.BenchmarkServer(b, middleware) }
+func BenchmarkServer(b *testing.B) { guardtest.BenchmarkServer(b, middleware) }
 
-func FuzzUntrusted(f *testing.F) { gatetest.FuzzUntrusted(f, middleware) }
+func FuzzUntrusted(f *testing.F) { guardtest.FuzzUntrusted(f, middleware) }
 
-func newServer(s gatetest.Settings) gatetest.Server {
+func newServer(s guardtest.Settings) guardtest.Server {
 	handler := httplimit.Middleware(choice(s),
 		options(s)...)(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if s.Handler != nil {
 			s.Handler(r.Context())
 		}
 	}))
-	return func(ctx context.Context, key string) gatetest.Reply {
+	return func(ctx context.Context, key string) guardtest.Reply {
 		w := serve(handler, keyed(ctx, key))
 		var text bytes.Buffer
-		reply := gatetest.Reply{Status: w.Code, RetryAfter: retryAfter(w.Header())}
+		reply := guardtest.Reply{Status: w.Code, RetryAfter: retryAfter(w.Header())}
 		_ = w.Header().Write(&text)
 		reply.Text = text.String() + w.Body.String()
 		return reply
 	}
 }
 
-func newClient(s gatetest.Settings, upstream func() gatetest.Reply) gatetest.Client {
+func newClient(s guardtest.Settings, upstream func() guardtest.Reply) guardtest.Client {
 	transport := httplimit.Transport(roundTrip(func(*http.Request) (*http.Response, error) {
 		reply := upstream()
 		response := &http.Response{StatusCode: reply.Status, Header: make(http.Header), Body: http.NoBody}
@@ -88,12 +88,12 @@ func newClient(s gatetest.Settings, upstream func() gatetest.Reply) gatetest.Cli
 		}
 		return response, nil
 	}), choice(s), options(s)...)
-	return func(ctx context.Context, key string) (gatetest.Reply, error) {
+	return func(ctx context.Context, key string) (guardtest.Reply, error) {
 		response, err := transport.RoundTrip(keyed(ctx, key))
 		if err != nil {
-			return gatetest.Reply{}, err
+			return guardtest.Reply{}, err
 		}
-		return gatetest.Reply{Status: response.StatusCode, RetryAfter: retryAfter(response.Header)}, nil
+		return guardtest.Reply{Status: response.StatusCode, RetryAfter: retryAfter(response.Header)}, nil
 	}
 }
 
@@ -110,7 +110,7 @@ func retryAfter(h http.Header) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-func choice(s gatetest.Settings) func(*http.Request) (httplimit.Limiter, error) {
+func choice(s guardtest.Settings) func(*http.Request) (httplimit.Limiter, error) {
 	switch {
 	case s.Err != nil:
 		return func(*http.Request) (httplimit.Limiter, error) { return nil, s.Err }
@@ -123,13 +123,13 @@ func choice(s gatetest.Settings) func(*http.Request) (httplimit.Limiter, error) 
 }
 
 // common are the options that grpclimit has too.
-var common = gatetest.Options[httplimit.Option]{
+var common = guardtest.Options[httplimit.Option]{
 	Package: "httplimit", Wait: httplimit.Wait, Spread: httplimit.Spread, Deadline: httplimit.Deadline,
 	MaxWaiting: httplimit.MaxWaiting, OnFailure: httplimit.OnFailure, OnRedisChange: httplimit.OnRedisChange,
 	Shadow: httplimit.Shadow, Random: httplimit.WithRandom,
 }
 
-func options(s gatetest.Settings) []httplimit.Option {
+func options(s guardtest.Settings) []httplimit.Option {
 	opts := common.Of(s, nil, httplimit.Cost(nil), httplimit.Skip(nil), httplimit.Report(nil),
 		httplimit.OnSettleError(nil), httplimit.Refuse(nil)) // nil has no effect
 	if s.Cost != nil {

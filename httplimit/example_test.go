@@ -11,7 +11,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
-	"github.com/rratelimiter/rratelimiter/internal/gate/gatetest"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -21,7 +21,7 @@ import (
 //	client := rratelimiter.New(redis)
 //
 // Its clock stands still, so that what examples print does not depend on the machine.
-var connect = gatetest.Example
+var connect = guardtest.Example
 
 // unhurried is for machines that have other things to do than to run examples.
 var unhurried = httplimit.Deadline(time.Minute)

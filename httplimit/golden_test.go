@@ -17,8 +17,8 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
-	"github.com/rratelimiter/rratelimiter/internal/gate/gatetest"
 	"github.com/rratelimiter/rratelimiter/internal/golden"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/internal/redistest/fake"
 	"github.com/rratelimiter/rratelimiter/limit"
@@ -79,7 +79,7 @@ var block = regexp.MustCompile("(?s)```http\n(.*?)\n\n.*?```\n")
 
 // The page shows the requests in their order, and the file has those that it only describes.
 func TestPage_Requests_AreAnsweredAsDocumented(t *testing.T) {
-	gatetest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		server := listen(f, documented(client))
 		for _, file := range []string{page, "testdata/responses.txt"} {
 			blocks := golden.Blocks(t, file, block, func(parts []string) string {
@@ -93,8 +93,8 @@ func TestPage_Requests_AreAnsweredAsDocumented(t *testing.T) {
 }
 
 func TestSetUp_CodeOfThePage_RunsInExample(t *testing.T) {
-	gatetest.TestPage(t, page, "perClient", "example_test.go")
-	gatetest.TestPage(t, page, "limited :=", "example_option_test.go")
+	guardtest.TestPage(t, page, "perClient", "example_test.go")
+	guardtest.TestPage(t, page, "limited :=", "example_option_test.go")
 }
 
 // listen serves a handler on the fake clock until its end.

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/gate"
-	"github.com/rratelimiter/rratelimiter/internal/outage"
+	"github.com/rratelimiter/rratelimiter/internal/guard/gate"
+	"github.com/rratelimiter/rratelimiter/internal/guard/outage"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 

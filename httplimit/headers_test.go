@@ -18,7 +18,7 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
 	"github.com/rratelimiter/rratelimiter/internal/engine"
-	"github.com/rratelimiter/rratelimiter/internal/gate/gatetest"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/internal/redistest/fake"
 	"github.com/rratelimiter/rratelimiter/limit"
@@ -26,7 +26,7 @@ import (
 
 // Numbers have 15 digits at most. examples/routers reads the fields with a parser.
 func TestRateLimit_OddNamesAndNumbers_AreStructuredFields(t *testing.T) {
-	gatetest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
 		odd := limit.Named(`a\b"c`, limit.FixedWindow{Permits: 1 << 53, Interval: time.Minute})
 		h := serve(httplimit.Middleware(perIP(client, odd))(ok), request()).Header()
 		assert.Equal(t, []string{`"a\\b\"c";q=999999999999999;w=60`}, h["Ratelimit-Policy"])
@@ -35,7 +35,7 @@ func TestRateLimit_OddNamesAndNumbers_AreStructuredFields(t *testing.T) {
 }
 
 func TestHeaders_Times_AreRoundedUp(t *testing.T) {
-	gatetest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
 		choose := perIP(client, limit.FixedWindow{Permits: 1, Interval: 10 * time.Second})
 		time.Sleep(300 * time.Millisecond)
 		begin := time.Now().Truncate(time.Second)
@@ -51,7 +51,7 @@ func TestHeaders_Times_AreRoundedUp(t *testing.T) {
 
 // A Pause has no quota: a denial names it, and shows the numbers of the other policies.
 func TestHeaders_Pause_ShowsTheOtherPolicies(t *testing.T) {
-	gatetest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
 		policies := []limit.Policy{hour(5), limit.Pause{Most: time.Hour}}
 		choose := perIP(client, policies...)
 		get := func(style httplimit.HeaderStyle, opts ...httplimit.Option) *httptest.ResponseRecorder {
@@ -75,7 +75,7 @@ func TestHeaders_Pause_ShowsTheOtherPolicies(t *testing.T) {
 
 // A Penalty is in no header before it denies. Then a denial names it, and shows the numbers of the others.
 func TestHeaders_Penalty_ShowsTheOtherPolicies(t *testing.T) {
-	gatetest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
 		minute := limit.FixedWindow{Permits: 1, Interval: time.Minute}
 		choose := perIP(client, minute, limit.Penalty{Denials: 2, Within: time.Minute, For: 10 * time.Minute})
 		get := func() *httptest.ResponseRecorder { return serve(httplimit.Middleware(choose)(ok), request()) }
@@ -99,7 +99,7 @@ func TestHeaders_Penalty_ShowsTheOtherPolicies(t *testing.T) {
 // In a denial, Reset is the time of Retry-After. RateLimit describes the limits, whose time is exact.
 // The t of a policy with permits left is at most that of the policy that denies.
 func TestSpread_HeaderStyles_DelayResetButNotWindow(t *testing.T) {
-	gatetest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
 		choose := perIP(client, limit.FixedWindow{Permits: 1, Interval: 10 * time.Second}, hour(5))
 		get := func(style httplimit.HeaderStyle, spread time.Duration) http.Header {
 			return serve(httplimit.Middleware(choose, httplimit.Headers(style), httplimit.Spread(spread),
@@ -122,7 +122,7 @@ func TestSpread_HeaderStyles_DelayResetButNotWindow(t *testing.T) {
 }
 
 func TestHeaders_LocalShare_ShowTheShare(t *testing.T) {
-	gatetest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		bucket := limit.TokenBucket{Capacity: 40, Refill: 20, Interval: time.Minute}
 		handler := httplimit.Middleware(perIP(client, hour(10), bucket), httplimit.OnFailure(limit.Local(0.1)))(ok)
 		f.Latency.Store(int64(time.Minute))
@@ -134,7 +134,7 @@ func TestHeaders_LocalShare_ShowTheShare(t *testing.T) {
 }
 
 func TestRateLimit_NumbersKnown_AreThoseOfRedis(t *testing.T) {
-	gatetest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
 		cost, perMinute := int64(0), limit.FixedWindow{Permits: 10, Interval: time.Minute}
 		handler := httplimit.Middleware(perIP(client, perMinute), httplimit.Wait(2*time.Minute),
 			httplimit.Cost(func(*http.Request) int64 { return cost }))(ok)
@@ -159,7 +159,7 @@ func TestRateLimit_NumbersKnown_AreThoseOfRedis(t *testing.T) {
 // TestRateLimit_QuotaUnknown_IsLeftOut: 7 permits are more than the 5 per hour, and not more than the
 // 50 of the policy without a description.
 func TestRateLimit_QuotaUnknown_IsLeftOut(t *testing.T) {
-	gatetest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
 		shared := client.Limiter("paid")
 		require.NoError(t, shared.SetRate(t.Context(), rratelimiter.Rate{Permits: 50, Interval: time.Hour}))
 		both := limit.Join(limit.New(client, "web", hour(5)), shared)
@@ -172,9 +172,9 @@ func TestRateLimit_QuotaUnknown_IsLeftOut(t *testing.T) {
 		}{
 			{both, 7, []string{`"hour";q=5;w=3600`}, `["hour"]`},
 			{both, 1, []string{`"hour";q=5;w=3600, "default";q=50`}, ""},
-			{gatetest.Known{Limiter: shared, Of: []limit.Policy{hour(5), paid}}, 1,
+			{guardtest.Known{Limiter: shared, Of: []limit.Policy{hour(5), paid}}, 1,
 				[]string{`"hour";q=5;w=3600, "paid";q=50`}, ""},
-			{gatetest.Known{Limiter: shared, Of: []limit.Policy{paid}}, 60, nil, `["paid"]`},
+			{guardtest.Known{Limiter: shared, Of: []limit.Policy{paid}}, 60, nil, `["paid"]`},
 			{unnumbered, 1, nil, `["hour"]`},
 		} {
 			w := serve(httplimit.Middleware(httplimit.All(c.limiter),
@@ -211,7 +211,7 @@ func TestRateLimit_EffectiveWindow_HasNoMorePermits(t *testing.T) {
 	} {
 		for mode, outage := range map[string]bool{"": false, ", outage": true, ", second of two": false} {
 			t.Run(name+mode, func(t *testing.T) {
-				gatetest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+				guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 					cost, policies := int64(1), []limit.Policy{policy}
 					if mode == ", second of two" {
 						policies = []limit.Policy{limit.TokenBucket{Capacity: 3, Refill: 3, Interval: 3 * time.Second}, policy}
@@ -258,7 +258,7 @@ func TestRateLimit_EffectiveWindow_HasNoMorePermits(t *testing.T) {
 // TestRateLimit_InFlight_HasNoEffectiveWindow, since a place may return at any time; in an outage too.
 func TestRateLimit_InFlight_HasNoEffectiveWindow(t *testing.T) {
 	for _, outage := range []bool{false, true} {
-		gatetest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+		guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 			var inside []string
 			var handler http.Handler
 			handler = httplimit.Middleware(perIP(client, limit.InFlight{Permits: 2, Lease: time.Minute}),
@@ -284,7 +284,7 @@ func TestHeaders_OlderStyles_LeaveInFlightOut(t *testing.T) {
 		httplimit.ThreeHeaders: "Ratelimit-", httplimit.XRateLimit: "X-Ratelimit-",
 	} {
 		for _, rate := range []bool{true, false} {
-			gatetest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
+			guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
 				policies := []limit.Policy{limit.FixedWindow{Permits: 100, Interval: time.Minute}, places}
 				if !rate {
 					policies = policies[1:]
@@ -331,7 +331,7 @@ func TestRateLimit_AnotherPolicyDenies_LeavesUnknownWindowOut(t *testing.T) {
 		limit.SlidingLog{Permits: 10, Interval: 20 * time.Second},
 		limit.SlidingWindow{Permits: 10, Interval: 20 * time.Second},
 	} {
-		gatetest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
+		guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
 			cost := int64(1)
 			handler := httplimit.Middleware(perIP(client, hour(3), policy),
 				httplimit.Cost(func(*http.Request) int64 { return cost }))(ok)
@@ -348,7 +348,7 @@ func TestRateLimit_AnotherPolicyDenies_LeavesUnknownWindowOut(t *testing.T) {
 
 // TestHeaders_LongestReset_IsInTheFuture: the time until a bucket is full may be the longest duration.
 func TestHeaders_LongestReset_IsInTheFuture(t *testing.T) {
-	gatetest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
 		bucket := limit.New(client, "bytes", limit.TokenBucket{Capacity: 1000, Refill: 1, Interval: 365 * 24 * time.Hour})
 		w := serve(httplimit.Middleware(httplimit.All(bucket), httplimit.Headers(httplimit.XRateLimit),
 			httplimit.Cost(func(*http.Request) int64 { return 500 }))(ok), request())

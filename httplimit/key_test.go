@@ -16,7 +16,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
-	"github.com/rratelimiter/rratelimiter/internal/gate/gatetest"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
@@ -143,7 +143,7 @@ func TestByHeader_OtherServers_ReadTheSame(t *testing.T) {
 
 // A chooser of an own kind can join what the choosers of the package return.
 func TestEach_LimitersOfARequest_CanBeJoined(t *testing.T) {
-	gatetest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
 		each := perIP(client, hour(1))
 		all := httplimit.All(limit.New(client, "all", hour(5)))
 		handler := httplimit.Middleware(func(r *http.Request) (httplimit.Limiter, error) {

@@ -14,8 +14,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/rratelimiter/rratelimiter/internal/gate"
-	"github.com/rratelimiter/rratelimiter/internal/identity"
+	"github.com/rratelimiter/rratelimiter/internal/guard/gate"
+	"github.com/rratelimiter/rratelimiter/internal/guard/identity"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 

@@ -17,17 +17,17 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
-	"github.com/rratelimiter/rratelimiter/internal/gate/gatetest"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 func TestOptions_Invalid_PanicWithTheReason(t *testing.T) {
-	gatetest.TestOptions(t, common)
+	guardtest.TestOptions(t, common)
 	client := new(rratelimiter.Client)
-	connected, _ := gatetest.Connect(t)
+	connected, _ := guardtest.Connect(t)
 	forever := rratelimiter.Rate{Permits: 1, Interval: time.Hour}
-	gatetest.TestPanics(t, map[string]func(){
+	guardtest.TestPanics(t, map[string]func(){
 		"httplimit: Middleware: choose is nil":        func() { httplimit.Middleware(nil) },
 		"httplimit: Transport: choose is nil":         func() { httplimit.Transport(nil, nil) },
 		`httplimit: Each: name "web": the Key is nil`: func() { httplimit.Each(connected, "web", nil, hour(1)) },
@@ -66,7 +66,7 @@ func TestMiddleware_InvalidRequest_IsAnsweredWithAProblem(t *testing.T) {
 			`"detail": "The request needs one value of the header X-Two.", `},
 	} {
 		t.Run(name, func(t *testing.T) {
-			gatetest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
+			guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
 				handler := httplimit.Middleware(httplimit.Each(client, "web", c.key, hour(10)), c.opts...)(ok)
 				r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader("chunks"))
 				r.ContentLength = -1
@@ -137,7 +137,7 @@ func TestMiddleware_RefusalInsideCompression_KeepsTheEncoding(t *testing.T) {
 
 // TestMiddleware_InFlightHijacked_PlaceReturnsWithTheHandler: the connection may live on.
 func TestMiddleware_InFlightHijacked_PlaceReturnsWithTheHandler(t *testing.T) {
-	gatetest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		l := limit.New(client, "api", limit.InFlight{Permits: 1, Lease: time.Minute})
 		server := listen(f, httplimit.Middleware(httplimit.All(l))(http.HandlerFunc(
 			func(w http.ResponseWriter, _ *http.Request) {
@@ -157,7 +157,7 @@ func TestMiddleware_InFlightHijacked_PlaceReturnsWithTheHandler(t *testing.T) {
 
 // TestMiddleware_InFlightHTTP2_EachStreamHasAPlace, until its handler returns, also if the client resets the stream.
 func TestMiddleware_InFlightHTTP2_EachStreamHasAPlace(t *testing.T) {
-	gatetest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		l := limit.New(client, "api", limit.InFlight{Permits: 3, Lease: time.Minute, Renew: true})
 		listener, both := redistest.NewListener(), new(http.Protocols)
 		both.SetUnencryptedHTTP2(true)

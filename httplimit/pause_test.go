@@ -15,7 +15,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
-	"github.com/rratelimiter/rratelimiter/internal/gate/gatetest"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
@@ -183,7 +183,7 @@ func TestPauseOn_ChosenResponses_PauseAtMostThatLong(t *testing.T) {
 		"a Pause of 1": {response(429, "Retry-After: 9"), time.Second, nil, time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			gatetest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
+			guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
 				policies := []limit.Policy{hour(9), limit.Pause{Most: c.most}}
 				if c.most == 0 {
 					policies = policies[:1]

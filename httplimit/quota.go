@@ -1,6 +1,6 @@
 package httplimit
 
-import "github.com/rratelimiter/rratelimiter/internal/gate"
+import "github.com/rratelimiter/rratelimiter/internal/guard/gate"
 
 // FollowQuota has a [Transport] follow the provider's own count. Other programs may use the same quota. A
 // response that says how much of it is left drains the limiter to that number, if it has more:

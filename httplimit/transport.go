@@ -5,7 +5,7 @@ import (
 	"io"
 	"net/http"
 
-	"github.com/rratelimiter/rratelimiter/internal/gate"
+	"github.com/rratelimiter/rratelimiter/internal/guard/gate"
 )
 
 // ErrNotSent is returned when a [Transport] does not send a request: no permit was free within its

@@ -18,7 +18,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
-	"github.com/rratelimiter/rratelimiter/internal/gate/gatetest"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
@@ -79,7 +79,7 @@ func TestTransport_InFlight_PlaceReturnsOnce(t *testing.T) {
 		"it fails":         {nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			gatetest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+			guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 				l := limit.New(client, "api", limit.InFlight{Permits: 5, Lease: time.Minute})
 				transport := httplimit.Transport(roundTrip(func(*http.Request) (*http.Response, error) {
 					if c.body == nil {
@@ -120,7 +120,7 @@ func TestTransport_InFlight_PlaceReturnsOnce(t *testing.T) {
 
 // TestTransport_InFlight_APanicReturnsThePlace of the base or of a callback, as the middleware does.
 func TestTransport_InFlight_APanicReturnsThePlace(t *testing.T) {
-	gatetest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
 		l := limit.New(client, "api", limit.InFlight{Permits: 5, Lease: time.Minute})
 		inBase := true
 		transport := httplimit.Transport(roundTrip(func(*http.Request) (*http.Response, error) {
@@ -142,7 +142,7 @@ func TestTransport_InFlight_APanicReturnsThePlace(t *testing.T) {
 // TestTransport_InFlight_PassesOnCloseWrite, which httputil.ReverseProxy calls when its client ends a web
 // socket in its direction.
 func TestTransport_InFlight_PassesOnCloseWrite(t *testing.T) {
-	gatetest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
 		for _, body := range []io.ReadCloser{upgraded{&closing{}}, struct {
 			*closing
 			io.Writer
@@ -166,7 +166,7 @@ func TestTransport_InFlight_PassesOnCloseWrite(t *testing.T) {
 
 // TestTransport_Client_ReturnsThePlacesOfRedirects: each is a call of its own.
 func TestTransport_Client_ReturnsThePlacesOfRedirects(t *testing.T) {
-	gatetest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		l := limit.New(client, "api", limit.InFlight{Permits: 1, Lease: time.Minute})
 		server := listen(f, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if n := len(r.URL.Path); n < 5 {

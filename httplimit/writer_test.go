@@ -18,7 +18,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
-	"github.com/rratelimiter/rratelimiter/internal/gate/gatetest"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/internal/redistest/fake"
 	"github.com/rratelimiter/rratelimiter/limit"
@@ -32,7 +32,7 @@ func named(client *rratelimiter.Client, name string, policies ...limit.Policy) f
 // A name of the draft's fields is of one policy of the response, also in a denial. The handler sees the
 // outcome of the innermost.
 func TestMiddleware_EqualNamesInAChain_AreNumbered(t *testing.T) {
-	gatetest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
 		outer := named(client, "outer", hour(9), limit.SlidingLog{Permits: 8, Interval: time.Hour})
 		inner := named(client, "inner", hour(2))
 		unknown := httplimit.Middleware(httplimit.All(client.Limiter("java")))
@@ -56,7 +56,7 @@ func TestMiddleware_EqualNamesInAChain_AreNumbered(t *testing.T) {
 
 // TestHeaders_EqualNamesOfOneLimiter_AreNumbered, as those of limiters one after another.
 func TestHeaders_EqualNamesOfOneLimiter_AreNumbered(t *testing.T) {
-	gatetest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
 		own := limit.Named("hour", limit.SlidingLog{Permits: 1, Interval: time.Minute})
 		day := limit.Named("hour", limit.FixedWindow{Permits: 3, Interval: 24 * time.Hour})
 		handler := named(client, "web", hour(9), own, day)(ok)
@@ -70,7 +70,7 @@ func TestHeaders_EqualNamesOfOneLimiter_AreNumbered(t *testing.T) {
 // TestHeaders_ManyNamesUpstream_CostBoundedWork: an upstream may send thousands of names. The code that reads
 // text copies it, so the allocated bytes count the work.
 func TestHeaders_ManyNamesUpstream_CostBoundedWork(t *testing.T) {
-	client, _ := gatetest.Connect(t)
+	client, _ := guardtest.Connect(t)
 	work := func(names int) (allocated uint64) {
 		handler := named(client, "web", hour(1000))(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			var fields []string
@@ -126,7 +126,7 @@ func TestHeaders_ReverseProxy_OneValueForEachField(t *testing.T) {
 				"Retry-After": {"9"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			gatetest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
+			guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
 				proxy := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: "upstream"})
 				proxy.Transport = roundTrip(func(*http.Request) (*http.Response, error) {
 					return &http.Response{StatusCode: c.status, Header: c.sent.Clone(), Body: http.NoBody}, nil
@@ -141,7 +141,7 @@ func TestHeaders_ReverseProxy_OneValueForEachField(t *testing.T) {
 
 // Whatever a handler does with its ResponseWriter works, and its response has the headers.
 func TestMiddleware_ResponseWriter_IsUsedInEachWay(t *testing.T) {
-	client, _ := gatetest.Connect(t)
+	client, _ := guardtest.Connect(t)
 	limited := named(client, "web", limit.FixedWindow{Permits: 100, Interval: time.Hour})
 	for name, c := range map[string]struct {
 		handler http.HandlerFunc

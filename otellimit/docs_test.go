@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rratelimiter/rratelimiter/internal/gate/gatetest"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 )
 
 func read(t *testing.T, path string) string {
@@ -31,7 +31,7 @@ func values(t *testing.T) (all []string) {
 }
 
 func TestPage_Code_RunsInExamples(t *testing.T) {
-	gatetest.TestPage(t, "../docs/production.md", "telemetry", "example_test.go")
+	guardtest.TestPage(t, "../docs/production.md", "telemetry", "example_test.go")
 }
 
 // The page also lists Prometheus names, results and error types.

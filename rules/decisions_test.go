@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/gate/gatetest"
-	"github.com/rratelimiter/rratelimiter/internal/identity"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
+	"github.com/rratelimiter/rratelimiter/internal/guard/identity"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
@@ -43,7 +43,7 @@ type decisionTest struct {
 func decisions(t *testing.T, tests map[string]decisionTest) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			gatetest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
+			guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
 				handler := parsed(t, tt.file).Middleware(client)(&ok{})
 				for i, c := range tt.calls {
 					assert.Equal(t, c.want, status(handler, c.what, c.headers...), "%d: %s %v", i, c.what, c.headers)
@@ -236,7 +236,7 @@ func TestMiddleware_UnknownAddress_IsDecidedByTheFailureMode(t *testing.T) {
 		"{name: a, match: /, key: all, limits: 1/h, skip: {ranges: [0.0.0.0/0, '::/0']}}":            {good, many},
 	} {
 		for _, match := range []string{"first", "all"} {
-			gatetest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
+			guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
 				next := "  - {name: next, match: [/, {grpc: '*'}], key: all, limits: 1/h}\n"
 				handler := parsed(t, "match: "+match+"\nrules:\n  - "+file+"\n"+next).Middleware(client)(&ok{})
 				for i, status := range want {
@@ -313,7 +313,7 @@ rules: [{name: a, key: "query:api key", limits: 1/h, overrides: [{key: "go ne", 
 
 // TestMiddleware_Keys_AreHashed, since cookies and queries have secrets.
 func TestMiddleware_Keys_AreHashed(t *testing.T) {
-	gatetest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		handler := parsed(t, "rules: [{name: a, key: [cookie:sid, query:key, ip], limits: 1/h}]").Middleware(client)(&ok{})
 		assert.Equal(t, good, status(handler, "GET /?key=secret", "Cookie", "sid=secret"))
 		assert.NotContains(t, f.Redis.Dump(), "secret")
@@ -324,7 +324,7 @@ func TestMiddleware_Keys_AreHashed(t *testing.T) {
 // TestMiddleware_Refund_CountsOtherResponses: a request counts until its response has begun. Settle, and a
 // panic, take precedence.
 func TestMiddleware_Refund_CountsOtherResponses(t *testing.T) {
-	gatetest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
 		handler := parsed(t, `
 match: all
 defaults: {refund: [2xx, 404]}
@@ -368,7 +368,7 @@ func TestMiddleware_RefundAfterHijack_IsNone(t *testing.T) {
 		"101 alone":           func(w http.ResponseWriter) { w.WriteHeader(http.StatusSwitchingProtocols) },
 	} {
 		for _, hijackable := range []bool{false, true} {
-			gatetest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
+			guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
 				handler := parsed(t, "rules: [{name: login, key: ip, refund: 2xx, limits: 1/h}]").Middleware(client)(
 					http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { answer(w) }))
 				send := func() int {
@@ -397,7 +397,7 @@ func (hijacked) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 
 // TestMiddleware_StatusAndHeaders_AreOfTheRule.
 func TestMiddleware_StatusAndHeaders_AreOfTheRule(t *testing.T) {
-	gatetest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
 		handler := parsed(t, `
 defaults: {key: all, status: 503, headers: x_rate_limit}
 rules:

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/rratelimiter/rratelimiter/httplimit"
-	"github.com/rratelimiter/rratelimiter/internal/gate/gatetest"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 	"github.com/rratelimiter/rratelimiter/limit"
 	"github.com/rratelimiter/rratelimiter/rules"
 )
@@ -23,7 +23,7 @@ import (
 //	client := rratelimiter.New(redis)
 //
 // Its clock stands still, so that the output of examples does not depend on the machine.
-var connect = gatetest.Example
+var connect = guardtest.Example
 
 // unhurried allows for a busy machine.
 var unhurried = httplimit.Deadline(time.Minute)

@@ -13,7 +13,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
-	"github.com/rratelimiter/rratelimiter/internal/gate/gatetest"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
@@ -37,7 +37,7 @@ func asked(h http.Handler, query, headers string) *httptest.ResponseRecorder {
 // forwarded tests the answers to calls, one after another.
 func forwarded(t *testing.T, file string, calls ...authCall) {
 	t.Helper()
-	gatetest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
 		h := parsed(t, file).ForwardAuth(client)
 		for i, c := range calls {
 			assert.Equal(t, c.code, asked(h, "", c.headers).Code, "%d: %s", i, c.headers)
@@ -59,7 +59,7 @@ rules:
 `
 
 func TestForwardAuth_HeadersOfProxies_AreDecided(t *testing.T) {
-	gatetest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
 		h := parsed(t, authFile).ForwardAuth(client)
 		for i, c := range []struct {
 			query   string
@@ -192,7 +192,7 @@ rules:
 // is refunded.
 // TestForwardAuth_InFlight_IsHeldForTheLease, unless a later rule denies the request.
 func TestForwardAuth_InFlight_IsHeldForTheLease(t *testing.T) {
-	gatetest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
 		h := parsed(t, `
 match: all
 rules:
@@ -221,7 +221,7 @@ func TestForwardAuth_CookieAndQuery_AreOfTheRequest(t *testing.T) {
 // TestForwardAuth_Connection_HidesNoHeadersOfTheProxy: a client cannot name those that the proxy wrote, but
 // those of its own count as missing.
 func TestForwardAuth_Connection_HidesNoHeadersOfTheProxy(t *testing.T) {
-	gatetest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
 		h := parsed(t, `
 address: {trusted: 192.0.2.1}
 defaults: {on_failure: open}
@@ -242,7 +242,7 @@ rules: [{name: a, match: POST b/x, key: [ip, header:X-Tenant], limits: 1/h}]`).F
 // TestForwardAuth_UntrustedProxy_IsAFailure: its address would be that of all clients.
 func TestForwardAuth_UntrustedProxy_IsAFailure(t *testing.T) {
 	rule := "address: {trusted: [10.0.0.0/8]}\nrules: [{name: a, key: ip, limits: 1/h, on_failure: MODE}]"
-	gatetest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
 		for mode, want := range map[string]int{"open": 200, "closed": 503} {
 			var failed error
 			report := httplimit.Report(func(_ *http.Request, o limit.Outcome) { failed = o.Err })
@@ -258,7 +258,7 @@ func FuzzForwardAuth(f *testing.F) {
 	f.Add("POST", "/login", "203.0.113.7", "key")
 	f.Add("", "\x00", "::1%eth0", "\xff")
 	f.Add("GET", "/api/%zz", "a, b,,", "")
-	client, _ := gatetest.Connect(f)
+	client, _ := guardtest.Connect(f)
 	handler := parsed(f, authFile).ForwardAuth(client)
 	f.Fuzz(func(t *testing.T, method, uri, forwarded, key string) {
 		r := httptest.NewRequest(http.MethodGet, "/auth", nil)

@@ -18,8 +18,8 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
-	"github.com/rratelimiter/rratelimiter/internal/gate/gatetest"
-	"github.com/rratelimiter/rratelimiter/internal/identity"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
+	"github.com/rratelimiter/rratelimiter/internal/guard/identity"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/limit"
 	"github.com/rratelimiter/rratelimiter/rules/internal/rulestest"
@@ -27,7 +27,7 @@ import (
 
 // Bans hold.
 func TestMiddleware_RedisDown_FollowsTheModeOfEachRule(t *testing.T) {
-	gatetest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		set := parsed(t, `
 deadline: 50ms
 defaults: {key: all}
@@ -53,7 +53,7 @@ rules:
 
 // Also if requests cost nothing.
 func TestMiddleware_Ban_DoesNotAskRedis(t *testing.T) {
-	gatetest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		free := httplimit.Cost(func(*http.Request) int64 { return 0 })
 		handler := parsed(t, "match: all\nrules: [{name: wide, key: ip, limits: 1/h}, {name: a, match: /ban, ban: true}]").
 			Middleware(client, free)(&ok{})
@@ -69,7 +69,7 @@ func TestMiddleware_Ban_DoesNotAskRedis(t *testing.T) {
 }
 
 func TestMatched_Handler_GetsTheNamesOfItsRules(t *testing.T) {
-	gatetest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
 		var reported []string
 		report := httplimit.Report(func(r *http.Request, o limit.Outcome) {
 			reported = append(reported, o.Limiter+" "+o.Result.String()+" "+strings.Join(Matched(r.Context()), ","))
@@ -94,7 +94,7 @@ rules:
 
 // TestMiddleware_HashedHeader_IsNotInRedis, and overrides name it as clients send it.
 func TestMiddleware_HashedHeader_IsNotInRedis(t *testing.T) {
-	gatetest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		var names []string
 		report := httplimit.Report(func(_ *http.Request, o limit.Outcome) { names = append(names, o.Limiter) })
 		handler := parsed(t, `
@@ -144,7 +144,7 @@ func TestImports_OfRules_HaveNoGRPC(t *testing.T) {
 }
 
 // odd returns a request as a client chose it, nil for one that net/http refuses.
-func odd(c gatetest.Choice) *http.Request {
+func odd(c guardtest.Choice) *http.Request {
 	target, err := url.ParseRequestURI(c.Path)
 	if err != nil {
 		return nil
@@ -157,10 +157,10 @@ func odd(c gatetest.Choice) *http.Request {
 }
 
 func TestMiddleware_OddRequests_GetNoMoreThanPlainOnes(t *testing.T) {
-	gatetest.TestChoices(t, []string{gatetest.ByHeader, gatetest.ByClient, gatetest.ByRoute},
-		func(client *rratelimiter.Client, by string) func(gatetest.Choice) bool {
+	guardtest.TestChoices(t, []string{guardtest.ByHeader, guardtest.ByClient, guardtest.ByRoute},
+		func(client *rratelimiter.Client, by string) func(guardtest.Choice) bool {
 			handler := parsed(t, rulestest.Contract(by)).Middleware(client)(granted)
-			return func(c gatetest.Choice) bool {
+			return func(c guardtest.Choice) bool {
 				r := odd(c)
 				return r != nil && serve(handler, r).Code == good
 			}
@@ -169,19 +169,19 @@ func TestMiddleware_OddRequests_GetNoMoreThanPlainOnes(t *testing.T) {
 
 // TestForwardAuth_OddRequests_GetNoMoreThanPlainOnes, with the host in a header or in the URI.
 func TestForwardAuth_OddRequests_GetNoMoreThanPlainOnes(t *testing.T) {
-	for name, describe := range map[string]func(h http.Header, c gatetest.Choice){
-		"headers": func(h http.Header, c gatetest.Choice) {
+	for name, describe := range map[string]func(h http.Header, c guardtest.Choice){
+		"headers": func(h http.Header, c guardtest.Choice) {
 			h["X-Forwarded-Host"], h["X-Forwarded-Uri"] = []string{c.Host}, []string{c.Path}
 		},
-		"an absolute URI": func(h http.Header, c gatetest.Choice) {
+		"an absolute URI": func(h http.Header, c guardtest.Choice) {
 			h["X-Forwarded-Uri"] = []string{"https://" + c.Host + c.Path}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			gatetest.TestChoices(t, []string{gatetest.ByHeader, gatetest.ByClient, gatetest.ByRoute},
-				func(client *rratelimiter.Client, by string) func(gatetest.Choice) bool {
+			guardtest.TestChoices(t, []string{guardtest.ByHeader, guardtest.ByClient, guardtest.ByRoute},
+				func(client *rratelimiter.Client, by string) func(guardtest.Choice) bool {
 					handler := parsed(t, rulestest.Contract(by)).ForwardAuth(client)
-					return func(c gatetest.Choice) bool {
+					return func(c guardtest.Choice) bool {
 						r := request("GET /auth")
 						r.RemoteAddr = "10.0.0.1:9"
 						for _, h := range c.Headers {
@@ -200,7 +200,7 @@ func TestForwardAuth_OddRequests_GetNoMoreThanPlainOnes(t *testing.T) {
 // TestMiddleware_InFlight_PlacesReturn: of one rule, of rules that decide together or one after another, and
 // in shadow mode. A request that a later rule denies holds nothing.
 func TestMiddleware_InFlight_PlacesReturn(t *testing.T) {
-	gatetest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		set := parsed(t, `
 match: all
 rules:

@@ -12,14 +12,14 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
-	"github.com/rratelimiter/rratelimiter/internal/gate/gatetest"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 // TestMiddleware_ReloadInOutage_ShareStays: permits that were granted without Redis still count
 // after a reload, whatever it changes.
 func TestMiddleware_ReloadInOutage_ShareStays(t *testing.T) {
-	gatetest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		rule := func(limits, fields string) string {
 			return one("key: all, policy: fixed_window, limits: [" + limits + "], on_failure: {local: 0.5}" + fields)
 		}
@@ -64,7 +64,7 @@ func TestMiddleware_ReloadInOutage_EndIsReported(t *testing.T) {
 	} {
 		for _, length := range []time.Duration{0, 10 * time.Minute} {
 			t.Run(fmt.Sprint(name, length), func(t *testing.T) {
-				gatetest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+				guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 					var heard []bool // what OnRedisChange reports
 					set := parsed(t, c.before)
 					handler := set.Middleware(client, httplimit.OnRedisChange(func(_ string, up bool, _ error) {
@@ -113,7 +113,7 @@ rules:
   - {name: user, key: "header:User", limits: [2/h, {redisson: all, rate: 10/h}], on_failure: {local: 1}}`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			gatetest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+			guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 				handler := parsed(t, text).Middleware(client)(&ok{})
 				f.Redis.SetError("LOADING")
 				statuses := make(map[int]int)

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/gate/gatetest"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
@@ -43,7 +43,7 @@ func TestRates_FirstRatesFail_AreReported(t *testing.T) {
 
 // Rates are set at the start and on each change, and again on each poll if that fails.
 func TestRates_FileChanges_AreSet(t *testing.T) {
-	gatetest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		p := newPolled(f, rated("5/s"), Rates(client))
 		require.NoError(t, p.setRates(t.Context()))
 		p.run()
@@ -73,7 +73,7 @@ func TestRates_FileChanges_AreSet(t *testing.T) {
 // TestRates_RedisHangs_FileIsInForceAtOnce: rates are set beside the goroutine that follows the file, one
 // file at a time, and the last one wins.
 func TestRates_RedisHangs_FileIsInForceAtOnce(t *testing.T) {
-	gatetest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		p := newPolled(f, rated("5/s"), Rates(client))
 		p.files.Every = time.Second
 		require.NoError(t, p.setRates(t.Context()))
@@ -93,7 +93,7 @@ func TestRates_RedisHangs_FileIsInForceAtOnce(t *testing.T) {
 // The limiter is alone, or has other limits beside it; one rule states the rate. SetRates keeps the
 // state. A limiter that was lost with the data of Redis begins again.
 func TestMiddleware_RedissonLimiter_SharesItsRate(t *testing.T) {
-	gatetest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		set := parsed(t, `
 rules:
   - {name: alone, match: /alone, limits: {redisson: paid, rate: 3/h}}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
-	"github.com/rratelimiter/rratelimiter/internal/gate/gatetest"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
@@ -23,7 +23,7 @@ func TestMiddleware_RefusalWithoutNumbers_ShowsTheFewestPermits(t *testing.T) {
 		"key: all, limits: 1/h, cost: 2, headers: x_rate_limit":   http.StatusTooManyRequests,
 		"key: all, limits: 1/h, cost: 2, headers: none, wait: 1s": http.StatusTooManyRequests,
 	} {
-		gatetest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
+		guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
 			set := parsed(t, "match: all\ndefaults: {headers: three_headers}\nrules:\n"+
 				"- {name: a, key: all, limits: 2/h, cost: 2}\n- {name: b, key: all, limits: 9/h}\n- {name: c, "+file+"}\n")
 			r := request("GET /")
@@ -43,7 +43,7 @@ func TestMiddleware_EqualNames_AreNumbered(t *testing.T) {
 		"{name: a, key: all, limits: {rate: 5/h, name: q}}, {name: b, key: ip, cost: 2, limits: {rate: 9/m, name: q}}": {`"q-2";q=5;w=3600`, `"q";q=9;w=60`},
 		"{name: a, key: all, limits: {rate: 5/h, name: minute}}, {name: b, key: ip, limits: 9/m}":                      {`"minute";q=5;w=3600, "minute-2";q=9;w=60`},
 	} {
-		gatetest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
+		guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
 			handler := parsed(t, "match: all\nrules: ["+file+"]").Middleware(client)(&ok{})
 			assert.Equal(t, want, serve(handler, request("GET /")).Header()["Ratelimit-Policy"], file)
 		})
@@ -51,7 +51,7 @@ func TestMiddleware_EqualNames_AreNumbered(t *testing.T) {
 }
 
 func TestMiddleware_RedisHangs_RefusesBeforeTheRelease(t *testing.T) {
-	gatetest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		set := parsed(t, "match: all\nrules:\n- {name: a, key: all, limits: 9/h}\n- {name: b, key: all, limits: 1/h, cost: 2}\n")
 		var denied time.Time
 		h := set.Middleware(client, httplimit.Report(func(_ *http.Request, o limit.Outcome) {
@@ -74,7 +74,7 @@ func TestMiddleware_CallbackPanics_PlacesOfOtherRulesReturn(t *testing.T) {
 		"a release fails":    "- {name: c, match: /x, key: all, limits: 1/h, cost: 3}\n",
 		"the report":         "- {name: d, match: /x, key: all, limits: 9/h}\n",
 	} {
-		gatetest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+		guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 			set := parsed(t, "match: all\nrules:\n- {name: a, key: all, limits: {in_flight: 1, lease: 5m}}\n"+
 				"- {name: b, match: /x, key: all, limits: {rate: 9/h, policy: fixed_window}, cost: 2}\n"+last)
 			corrupt := func() {

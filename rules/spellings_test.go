@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/gate/gatetest"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
@@ -73,7 +73,7 @@ rules:
 func TestMiddleware_ReverseProxy_PassesNoMoreThanTheRules(t *testing.T) {
 	for _, field := range []string{"X-Tenant", "Authorization", "Cookie", "Upgrade"} {
 		for _, option := range []string{"", "%s", "close, %s", "close\r\nConnection: %s", "%s;q=1", "Upgrade, %s"} {
-			gatetest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
+			guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
 				anonymous := 0
 				up := &url.URL{Scheme: "http", Host: "up"}
 				proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(up) },
@@ -111,7 +111,7 @@ func (u upstream) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // TestMiddleware_Trailer_GetsNoMore: a server may have the fields of a trailer among the others.
 func TestMiddleware_Trailer_GetsNoMore(t *testing.T) {
-	gatetest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
 		handler := parsed(t, one("key: header:X-Tenant, limits: 9/m")).Middleware(client)(&ok{})
 		r := request("POST /", "X-Tenant", "a")
 		r.Trailer = http.Header{"X-Tenant": nil}
@@ -142,7 +142,7 @@ rules:
 		"of no meaning": {"rules: [{name: a, key: all, limits: 9/h}]", []call{{"GET /?x#1", nil, good}, {"GET /x#1", nil, good}}},
 		"in shadow":     {"rules: [{name: a, key: query:x, limits: 9/h, shadow: true}]", []call{{"GET /?x=1#1", nil, good}}},
 	})
-	gatetest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
 		h := parsed(t, query).ForwardAuth(client)
 		for target, want := range map[string]int{"/?token=x#1": bad, "/#?token=x": bad, "/?token=REAL#": bad,
 			"/?token=REAL": no,
@@ -187,7 +187,7 @@ func TestMiddleware_CookieSpellings_GetNoMore(t *testing.T) {
 		"session=x; note=session%3Dabc":  good,
 		"session=x; sessions=abc; session2=abc; my-session=abc": good,
 	} {
-		gatetest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
+		guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
 			handler := parsed(t, "rules: [{name: a, key: cookie:session, limits: 1/h}]").Middleware(client)(&ok{})
 			require.Equal(t, good, status(handler, "GET /", "Cookie", "session=abc"))
 			assert.Equal(t, want, status(handler, "GET /", "Cookie", cookie), cookie)
@@ -220,7 +220,7 @@ func TestMiddleware_QuerySpellings_GetNoMore(t *testing.T) {
 		"api_key=x&api_key":     bad,
 		"api_key=x&API_KEY=abc": good, "api_key=x&my_api_key=abc": good, "api_key=x&y=%zz": good, "api_key=x&%zz=y": good,
 	} {
-		gatetest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
+		guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
 			handler := parsed(t, "rules: [{name: a, key: query:api_key, limits: 1/h}]").Middleware(client)(&ok{})
 			require.Equal(t, good, status(handler, "GET /?api_key=abc"))
 			r := request("GET /")

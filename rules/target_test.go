@@ -6,14 +6,14 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/gate/gatetest"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 // TestMiddleware_RawPath_IsRead: net/url drops the escapes of a path that has a character which
 // should have been escaped.
 func TestMiddleware_RawPath_IsRead(t *testing.T) {
-	gatetest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
 		set := parsed(t,
 			"rules: [{name: b, match: /login, key: all, limits: 1/h}, {name: a, key: all, limits: 2/h, skip: {paths: [/static/]}}]")
 		handler := set.Middleware(client)(&ok{})

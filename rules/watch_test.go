@@ -17,7 +17,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
-	"github.com/rratelimiter/rratelimiter/internal/gate/gatetest"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 	"github.com/rratelimiter/rratelimiter/limit"
@@ -100,7 +100,7 @@ func (p *polled) put(text string) { write(p, p.files.Path, text) }
 
 // TestOnReload_BrokenFile_IsReportedOnce, and again if it was right meanwhile.
 func TestOnReload_BrokenFile_IsReportedOnce(t *testing.T) {
-	gatetest.Run(t, func(t *testing.T, f *redistest.Fixture, _ *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, _ *rratelimiter.Client) {
 		p := newPolled(f, named("a"))
 		p.run()
 		for i, tt := range []struct {
@@ -121,7 +121,7 @@ func TestOnReload_BrokenFile_IsReportedOnce(t *testing.T) {
 
 // TestReload_Signal_ReadsTheFileAtOnce: also one that has not changed, and each result is reported.
 func TestReload_Signal_ReadsTheFileAtOnce(t *testing.T) {
-	gatetest.Run(t, func(t *testing.T, f *redistest.Fixture, _ *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, _ *rratelimiter.Client) {
 		signals := make(chan os.Signal)
 		p := newPolled(f, named("a"), Reload(signals))
 		p.run()
@@ -146,7 +146,7 @@ func reload(f *redistest.Fixture, set *Set, text string) {
 
 // The rule has another position in the new file.
 func TestMiddleware_Reload_KeepsTheState(t *testing.T) {
-	gatetest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		set := parsed(t, "rules: [{name: a, match: /a, key: ip, limits: 3/h}]")
 		handler := set.Middleware(client)(&ok{})
 		assert.Equal(t, good, status(handler, "GET /a"))
@@ -171,7 +171,7 @@ func TestWatch_RequestsUnderWay_AreDecidedByTheOldFile(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			gatetest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+			guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 				p := newPolled(f, rulestest.TwoRules("a", "b"))
 				p.run()
 				hold := rulestest.NewHold()

@@ -16,7 +16,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
-	"github.com/rratelimiter/rratelimiter/internal/gate/gatetest"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -156,7 +156,7 @@ func Example_http3() {
 //	client := rratelimiter.New(redis)
 //
 // Its clock stands still, so that the output of examples is always the same.
-var connect = gatetest.Example
+var connect = guardtest.Example
 
 // unhurried is a deadline for busy machines.
 var unhurried = httplimit.Deadline(time.Minute)

@@ -9,13 +9,13 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/rratelimiter/rratelimiter/grpclimit"
-	"github.com/rratelimiter/rratelimiter/internal/gate/gatetest"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 	"github.com/rratelimiter/rratelimiter/rules"
 	"github.com/rratelimiter/rratelimiter/rules/grpcrules"
 )
 
 // connect opens a Client on an in-memory Redis.
-var connect = gatetest.Example
+var connect = guardtest.Example
 
 // A server of grpc-go, by the rules that match grpc.
 func ExampleUnaryServerInterceptor() {

@@ -23,7 +23,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/grpclimit"
-	"github.com/rratelimiter/rratelimiter/internal/gate/gatetest"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/limit"
 	"github.com/rratelimiter/rratelimiter/rules"
@@ -147,7 +147,7 @@ func TestUnaryServerInterceptor_RedisDown_FollowsTheModeOfEachRule(t *testing.T)
 		"key: header:X-Tenant, limits: 1/h; on_invalid: on_failure":                   codes.Unavailable,
 		"key: header:X-Tenant, limits: 1/h, on_failure: open; on_invalid: on_failure": codes.OK,
 	} {
-		client, redis := gatetest.Connect(t)
+		client, redis := guardtest.Connect(t)
 		redis.SetError("LOADING")
 		fields, file, _ := strings.Cut(fields, "; ")
 		file += "\nrules: [{name: a, match: {grpc: /grpc.health.v1.Health/*}, " + fields + "}]"
@@ -326,7 +326,7 @@ func (s *stream) SetTrailer(metadata.MD) {}
 func TestServerInterceptors_CallsUnderWay_AreDecidedByTheOldFile(t *testing.T) {
 	for name, limited := range servers {
 		t.Run(name, func(t *testing.T) {
-			gatetest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
+			guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
 				set, hold := parsed(t, rulestest.TwoRules("a", "b")), rulestest.NewHold()
 				call := limited(set, client,
 					grpclimit.Report(func(_ context.Context, _ grpclimit.Call, o limit.Outcome) { hold.Report(o.Limiter) }))
@@ -348,17 +348,17 @@ func parsed(t testing.TB, text string) *rules.Set {
 }
 
 func connected(t *testing.T) *rratelimiter.Client {
-	client, _ := gatetest.Connect(t)
+	client, _ := guardtest.Connect(t)
 	return client
 }
 
 func TestServerInterceptors_OddCalls_GetNoMoreThanPlainOnes(t *testing.T) {
 	for name, limited := range servers {
 		t.Run(name, func(t *testing.T) {
-			gatetest.TestChoices(t, []string{gatetest.ByHeader, gatetest.ByBinary, gatetest.ByClient, gatetest.ByRPC},
-				func(client *rratelimiter.Client, by string) func(gatetest.Choice) bool {
+			guardtest.TestChoices(t, []string{guardtest.ByHeader, guardtest.ByBinary, guardtest.ByClient, guardtest.ByRPC},
+				func(client *rratelimiter.Client, by string) func(guardtest.Choice) bool {
 					call := limited(parsed(t, rulestest.Contract(by)), client)
-					return func(c gatetest.Choice) bool {
+					return func(c guardtest.Choice) bool {
 						md := make(metadata.MD)
 						for _, h := range c.Headers {
 							md.Append(h[0], h[1])

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/gate/gatetest"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
@@ -26,7 +26,7 @@ descriptors:
     descriptors: [{key: user, rate_limit: {unit: hour, requests_per_unit: 1}}]
   - {key: wild, value: "k*", rate_limit: {unit: hour, requests_per_unit: 1}}
 `
-	gatetest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
 		s := newServer(t, client, config)
 		for _, value := range []string{
 			"", "k", "K", " k", "k ", "\tk", "k\n", "\u00a0k", "k\u200b", "%6B", "k%", "k|", `k\`, `k\|`, "k_", "k.", "k:",

@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/rratelimiter/rratelimiter/internal/gate/gatetest"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 	"github.com/rratelimiter/rratelimiter/rules/rls"
 )
@@ -55,7 +55,7 @@ func FuzzRequest(f *testing.F) {
 			f.Add(message)
 		}
 	}
-	client, _ := gatetest.Connect(f)
+	client, _ := guardtest.Connect(f)
 	dir := folder(f, domains...)
 	server, err := rls.New(rls.Config{Client: client, Path: dir, Log: quiet(), Headers: true, Metadata: true})
 	require.NoError(f, err)

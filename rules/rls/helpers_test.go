@@ -20,7 +20,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/gate/gatetest"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/rules/rls"
 )
@@ -139,7 +139,7 @@ type exchange struct {
 func TestShouldRateLimit_Requests_AreDecidedAsByTheReference(t *testing.T) {
 	for _, s := range allScenarios {
 		t.Run(s.name, func(t *testing.T) {
-			gatetest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
+			guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
 				server := newServer(t, client, s.config("d"))
 				for i, e := range s.exchanges {
 					time.Sleep(e.pause)

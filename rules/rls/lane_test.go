@@ -17,14 +17,14 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/gate/gatetest"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/rules/rls"
 )
 
 // TestShouldRateLimit_Denial_EndsTheCalls of a request.
 func TestShouldRateLimit_Denial_EndsTheCalls(t *testing.T) {
-	gatetest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		s := newServer(t, client, `
 domain: x
 descriptors:
@@ -108,7 +108,7 @@ descriptors:
 
 // More limits than one call decides, each of them five times.
 func TestShouldRateLimit_EqualDescriptors_CountInOrder(t *testing.T) {
-	client, _ := gatetest.Connect(t)
+	client, _ := guardtest.Connect(t)
 	s := newServer(t, client, "domain: x\ndescriptors:\n  - {key: k, rate_limit: {unit: year, requests_per_unit: 5}}\n")
 	text := "x"
 	for i := range 125 {
@@ -122,7 +122,7 @@ func TestShouldRateLimit_EqualDescriptors_CountInOrder(t *testing.T) {
 }
 
 func TestShouldRateLimit_NoDeadline_IsHalfASecond(t *testing.T) {
-	gatetest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		s := newServer(t, client, simple, func(c *rls.Config) { c.Deadline = 0 })
 		f.Latency.Store(int64(time.Minute))
 		begin := time.Now()
@@ -137,7 +137,7 @@ func TestShouldRateLimit_NoDeadline_IsHalfASecond(t *testing.T) {
 // Descriptors of different costs are decided one after another. If one call fails, the permits of
 // those before it return.
 func TestShouldRateLimit_SeveralCalls_ShareTheDeadline(t *testing.T) {
-	gatetest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		s := newServer(t, client, simple, func(c *rls.Config) { c.Deadline = 100 * time.Millisecond })
 		f.Latency.Store(int64(60 * time.Millisecond))
 		begin := time.Now()
@@ -153,7 +153,7 @@ func TestShouldRateLimit_SeveralCalls_ShareTheDeadline(t *testing.T) {
 
 // TestShouldRateLimit_OutageAndManyHits_IsUnavailable: hits above a limit that Redis would accept.
 func TestShouldRateLimit_OutageAndManyHits_IsUnavailable(t *testing.T) {
-	gatetest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		s := newServer(t, client, `
 domain: shop
 descriptors:
@@ -176,7 +176,7 @@ descriptors:
 }
 
 func TestShouldRateLimit_Canceled_EndsAtOnce(t *testing.T) {
-	client, _ := gatetest.Connect(t)
+	client, _ := guardtest.Connect(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err := newServer(t, client, simple).ShouldRateLimit(ctx, request(t, "shop | user=ann"))
@@ -194,7 +194,7 @@ func TestLog_Debug_HasTheLimitsOfEachDescriptor(t *testing.T) {
 			`error="rpc error: code = InvalidArgument desc = rls: the request has no domain"` + "\n",
 	} {
 		var log bytes.Buffer
-		client, _ := gatetest.Connect(t)
+		client, _ := guardtest.Connect(t)
 		s := newServer(t, client, simple, func(c *rls.Config) {
 			noTime := func(_ []string, a slog.Attr) slog.Attr {
 				if a.Key == slog.TimeKey {
@@ -214,7 +214,7 @@ func TestLog_Debug_HasTheLimitsOfEachDescriptor(t *testing.T) {
 
 // A corrupt key fails some requests while Redis answers others. An outage has another message.
 func TestLog_SomeRequestsFail_IsWrittenOnce(t *testing.T) {
-	gatetest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		var log bytes.Buffer
 		s := newServer(t, client, simple,
 			func(c *rls.Config) { c.Log, c.Deadline = slog.New(slog.NewTextHandler(&log, nil)), 50*time.Millisecond })

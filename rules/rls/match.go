@@ -11,9 +11,9 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/gate"
-	"github.com/rratelimiter/rratelimiter/internal/identity"
-	"github.com/rratelimiter/rratelimiter/internal/outage"
+	"github.com/rratelimiter/rratelimiter/internal/guard/gate"
+	"github.com/rratelimiter/rratelimiter/internal/guard/identity"
+	"github.com/rratelimiter/rratelimiter/internal/guard/outage"
 )
 
 // match returns the rule of a descriptor that has the descriptor's depth, noRule if there is none. It

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/gate/gatetest"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/rules/rls"
 )
@@ -24,7 +24,7 @@ func metricsOf(s *rls.Server) string {
 
 // Rules count under the names and labels that dashboards of the reference have.
 func TestMetrics_Rules_HaveTheNamesOfTheReference(t *testing.T) {
-	gatetest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
 		s := newServer(t, client, `
 domain: shop
 descriptors:
@@ -87,7 +87,7 @@ descriptors:
 
 // Values of requests make a bounded number of series. Others count at their rule.
 func TestMetrics_ManyValues_SeriesAreBounded(t *testing.T) {
-	gatetest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
 		s := newServer(t, client,
 			"domain: x\ndescriptors:\n  - {key: k, detailed_metric: true, rate_limit: {unlimited: true}}\n")
 		// Its label is too long, and has no series.
@@ -114,7 +114,7 @@ descriptors:
   - {key: b, metadata: {team: {lead: eve}, n: 2}, rate_limit: {unit: hour, requests_per_unit: 5}}
   - {key: free, rate_limit: {unlimited: true}}
 `
-	gatetest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
 		ctx := context.Background()
 		s := newServer(t, client, config, func(c *rls.Config) { c.Headers, c.Metadata = true, true })
 		for range 2 {

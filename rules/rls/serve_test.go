@@ -22,7 +22,7 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/gate/gatetest"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/rules/internal/rulestest"
 	"github.com/rratelimiter/rratelimiter/rules/rls"
@@ -63,7 +63,7 @@ func TestServeHTTP_SlowClient_LosesItsConnection(t *testing.T) {
 		"header": "POST /json HTTP/1.1\r\nHost: x\r\nX-",
 	} {
 		t.Run(name, func(t *testing.T) {
-			gatetest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+			guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 				conn := servedHTTP(f, client)()
 				begin := time.Now()
 				go func() {
@@ -85,7 +85,7 @@ func TestServeHTTP_SlowClient_LosesItsConnection(t *testing.T) {
 
 // A client that does not read its answer does not keep its connection.
 func TestServeHTTP_ClientThatDoesNotRead_LosesItsConnection(t *testing.T) {
-	gatetest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		conn := servedHTTP(f, client)()
 		_, err := conn.Write([]byte(healthRequest))
 		require.NoError(t, err)
@@ -101,7 +101,7 @@ func TestServeHTTP_MoreConnectionsThanTheBound_Wait(t *testing.T) {
 	for request, want := range map[string]time.Duration{
 		"GET /healthcheck HTTP/1.1\r\n": 5 * time.Second, healthRequest: 10 * time.Second,
 	} {
-		gatetest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+		guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 			dial := servedHTTP(f, client)
 			begin := time.Now()
 			for range 1024 {
@@ -120,7 +120,7 @@ func TestServeHTTP_MoreConnectionsThanTheBound_Wait(t *testing.T) {
 }
 
 func TestServeHTTP_LargeHeader_IsRefused(t *testing.T) {
-	gatetest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		for size, want := range map[int]int{60 << 10: 200, 80 << 10: 431} {
 			conn := servedHTTP(f, client)()
 			go func() {
@@ -133,7 +133,7 @@ func TestServeHTTP_LargeHeader_IsRefused(t *testing.T) {
 }
 
 func TestServe_Drain_ReportsNotServingAndAnswers(t *testing.T) {
-	client, _ := gatetest.Connect(t)
+	client, _ := guardtest.Connect(t)
 	s := run(t, rls.Config{Client: client, Path: folder(t, simple), Drain: time.Hour}) // until the test has seen it
 	require.Equal(t, grpc_health_v1.HealthCheckResponse_SERVING, s.status(t, ""))
 	s.cancel()
@@ -158,7 +158,7 @@ func TestServe_Drain_ReportsNotServingAndAnswers(t *testing.T) {
 // TestServe_SilentConnections_DoNotDelayTheEnd: of clients that connect and send nothing. One that has begun to send
 // ends with the grace period.
 func TestServe_SilentConnections_DoNotDelayTheEnd(t *testing.T) {
-	client, _ := gatetest.Connect(t)
+	client, _ := guardtest.Connect(t)
 	for sent, most := range map[string]time.Duration{"": 3 * time.Second, "PRI": 8 * time.Second} {
 		s := run(t, rls.Config{Client: client, Path: folder(t, simple)})
 		for _, l := range []net.Listener{s.GRPC, s.HTTP} {
@@ -179,7 +179,7 @@ func TestServe_SilentConnections_DoNotDelayTheEnd(t *testing.T) {
 
 // Another error of Redis does not change the health.
 func TestServe_PasswordRefused_HealthReportsIt(t *testing.T) {
-	gatetest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		memory, log := redistest.NewListener(), new(redistest.Log)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
@@ -211,7 +211,7 @@ func TestServe_PasswordRefused_HealthReportsIt(t *testing.T) {
 // A client that begins requests and does not end them holds a bounded number of them on a
 // connection.
 func TestServeGRPC_RequestsWithoutAMessage_AreBounded(t *testing.T) {
-	client, _ := gatetest.Connect(t)
+	client, _ := guardtest.Connect(t)
 	s := run(t, rls.Config{Client: client, Path: folder(t, simple)})
 	begin := func(ctx context.Context) error {
 		method := ratelimit.RateLimitService_ShouldRateLimit_FullMethodName
@@ -230,7 +230,7 @@ func TestServeGRPC_RequestsWithoutAMessage_AreBounded(t *testing.T) {
 
 // TestServe_LargeRequest_IsRefusedBeforeItIsDecoded: decoded, a request of 4 MiB takes hundreds of them.
 func TestServe_LargeRequest_IsRefusedBeforeItIsDecoded(t *testing.T) {
-	client, _ := gatetest.Connect(t)
+	client, _ := guardtest.Connect(t)
 	s := run(t, rls.Config{Client: client, Path: folder(t, simple)})
 	for descriptors, want := range map[int]codes.Code{
 		16<<10 - 10: codes.InvalidArgument, 2<<20 - 16: codes.ResourceExhausted,
@@ -248,7 +248,7 @@ func TestServe_LargeRequest_IsRefusedBeforeItIsDecoded(t *testing.T) {
 }
 
 func TestShouldRateLimit_TooManyParts_IsInvalid(t *testing.T) {
-	client, _ := gatetest.Connect(t)
+	client, _ := guardtest.Connect(t)
 	s := newServer(t, client, simple)
 	for ask, want := range map[string]codes.Code{
 		"shop" + strings.Repeat(" | none=1", 256): codes.OK,
@@ -263,7 +263,7 @@ func TestShouldRateLimit_TooManyParts_IsInvalid(t *testing.T) {
 
 // TestHandler_LargeJSON_IsRefused with 413, by the number of bytes, of descriptors and of entries.
 func TestHandler_LargeJSON_IsRefused(t *testing.T) {
-	client, _ := gatetest.Connect(t)
+	client, _ := guardtest.Connect(t)
 	handler := newServer(t, client, simple).Handler()
 	for name, body := range map[string]string{
 		"descriptors": `{"domain":"shop","descriptors":[{}` + strings.Repeat(",{}", 256) + `]}`,

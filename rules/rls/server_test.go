@@ -27,7 +27,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/gate/gatetest"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/rules/rls"
 )
@@ -108,7 +108,7 @@ func send(t testing.TB, method, url, body string) (int, string) {
 
 // Over sockets.
 func TestServe_GRPCAndHTTP_Answer(t *testing.T) {
-	client, redis := gatetest.Connect(t)
+	client, redis := guardtest.Connect(t)
 	s := run(t, rls.Config{Client: client, Path: folder(t, simple)})
 	ctx := t.Context()
 
@@ -150,7 +150,7 @@ func TestServe_GRPCAndHTTP_Answer(t *testing.T) {
 
 // State stays. Package yamlfile tests each way to change a file.
 func TestServe_FileChanges_TakesValidFiles(t *testing.T) {
-	client, _ := gatetest.Connect(t)
+	client, _ := guardtest.Connect(t)
 	var log redistest.Log
 	reload := make(chan os.Signal)
 	s := run(t, rls.Config{
@@ -182,7 +182,7 @@ func TestServe_FileChanges_TakesValidFiles(t *testing.T) {
 }
 
 func TestNew_InvalidConfig_Fails(t *testing.T) {
-	client, _ := gatetest.Connect(t)
+	client, _ := guardtest.Connect(t)
 	_, err := rls.New(rls.Config{Path: folder(t, simple)})
 	assert.ErrorIs(t, err, rratelimiter.ErrNoClient)
 	for _, c := range []rls.Config{{Deadline: -1}, {Drain: -1}, {NearLimit: -1}, {NearLimit: 1.1}} {
@@ -194,7 +194,7 @@ func TestNew_InvalidConfig_Fails(t *testing.T) {
 
 // A service without files answers other paths, and knows no domain.
 func TestServe_NoPath_ServesOtherPaths(t *testing.T) {
-	client, _ := gatetest.Connect(t)
+	client, _ := guardtest.Connect(t)
 	s, err := rls.New(rls.Config{Client: client, Log: quiet(), Other: http.RedirectHandler("/x", http.StatusFound)})
 	require.NoError(t, err)
 	require.NoError(t, s.Reload())
@@ -222,7 +222,7 @@ descriptors:
 // TestShouldRateLimit_RequestsUnderWay_AreDecidedByTheOldFile: one request never meets rules of two
 // files. All 100 requests are held after a decision while the file is replaced.
 func TestShouldRateLimit_RequestsUnderWay_AreDecidedByTheOldFile(t *testing.T) {
-	gatetest.Run(t, func(t *testing.T, f *redistest.Fixture, _ *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, _ *rratelimiter.Client) {
 		replaced := make(chan struct{})
 		client := rratelimiter.New(f.Conn, rratelimiter.WithObserver(&rratelimiter.Observer{
 			Decision: func(context.Context, rratelimiter.DecisionInfo) { <-replaced },

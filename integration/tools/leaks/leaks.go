@@ -15,7 +15,7 @@ import (
 // Library has the first parts of the names of the library's functions in a stack.
 var Library = []string{
 	"github.com/rratelimiter/rratelimiter.", "github.com/rratelimiter/rratelimiter/internal/engine.",
-	"github.com/rratelimiter/rratelimiter/internal/gate.", "github.com/rratelimiter/rratelimiter/internal/outage.",
+	"github.com/rratelimiter/rratelimiter/internal/guard/gate.", "github.com/rratelimiter/rratelimiter/internal/guard/outage.",
 	"github.com/rratelimiter/rratelimiter/limit.", "github.com/rratelimiter/rratelimiter/httplimit.",
 }
 

@@ -3,7 +3,7 @@
 // chooses the order of the edits, and the last one is made before the time is over. It works on copies
 // of the repository, one per processor. Run it in the root of the repository:
 //
-//	go run ./integration/tools/mutants -for 18m ./internal/gate ./httplimit
+//	go run ./integration/tools/mutants -for 18m ./internal/guard/gate ./httplimit
 //	go run ./integration/tools/mutants -lua ./limit
 package main
 

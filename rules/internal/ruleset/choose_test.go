@@ -10,8 +10,8 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
-	"github.com/rratelimiter/rratelimiter/internal/gate"
-	"github.com/rratelimiter/rratelimiter/internal/gate/gatetest"
+	"github.com/rratelimiter/rratelimiter/internal/guard/gate"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
@@ -35,7 +35,7 @@ func middleware(set *Set, client *rratelimiter.Client) func(*http.Request) int {
 
 // TestMiddleware_Reload_KeepsTheState, and the deadline is that of the newest file.
 func TestMiddleware_Reload_KeepsTheState(t *testing.T) {
-	gatetest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		rules := "rules: [{name: a, match: /a, key: ip, limits: 9/h}, {name: b, match: /b, key: ip, limits: 9/h, shadow: true}]"
 		set := new(Set)
 		set.Replace(parsed(t, "deadline: 1s\n"+rules))

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/rratelimiter/rratelimiter/internal/guard/identity"
 	"github.com/rratelimiter/rratelimiter/internal/httptarget"
-	"github.com/rratelimiter/rratelimiter/internal/identity"
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 	"github.com/rratelimiter/rratelimiter/limit"
 )

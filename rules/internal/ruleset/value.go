@@ -4,8 +4,8 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/rratelimiter/rratelimiter/internal/guard/identity"
 	"github.com/rratelimiter/rratelimiter/internal/httptarget"
-	"github.com/rratelimiter/rratelimiter/internal/identity"
 )
 
 // values are the values of one part of a request. They are read once for all rules.

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/gate/gatetest"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 )
 
 // Offline is a Client without Redis, for tests that send it nothing.
@@ -103,20 +103,20 @@ func (h *Hold) Test(t *testing.T, send, replace func()) {
 	assert.Equal(t, map[string]int{"a": 100, "b": 100, "c": 1, "d": 1}, h.names)
 }
 
-// Contract returns a file with a limit of [gatetest.TestChoices]. The exceptions of a client's request
+// Contract returns a file with a limit of [guardtest.TestChoices]. The exceptions of a client's request
 // are in it too.
 func Contract(by string) string {
 	const limits = "limits: {rate: 1/h, policy: fixed_window}}\n"
 	file := "address: {trusted: 10.0.0.1}\nrules:\n"
 	switch by {
-	case gatetest.ByHeader:
+	case guardtest.ByHeader:
 		return file + "- {name: a, key: header:Key, " +
 			"overrides: [{key: k, limits: {rate: 1/h, policy: sliding_log}}], " + limits
-	case gatetest.ByBinary:
+	case guardtest.ByBinary:
 		return file + "- {name: a, match: {grpc: '*'}, key: header:Key-Bin, " + limits
-	case gatetest.ByClient:
+	case guardtest.ByClient:
 		return file + "- {name: a, key: ip, skip: {ranges: 203.0.113.0/24}, " + limits
-	case gatetest.ByRPC:
+	case guardtest.ByRPC:
 		return file + "- {name: a, match: {grpc: /shop.Login/Do}, key: all, " + limits
 	}
 	return file + "- {name: a, match: shop.example/login, key: all, " +

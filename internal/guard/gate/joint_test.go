@@ -7,14 +7,14 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/gate"
-	"github.com/rratelimiter/rratelimiter/internal/gate/gatetest"
-	"github.com/rratelimiter/rratelimiter/internal/outage"
+	"github.com/rratelimiter/rratelimiter/internal/guard/gate"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
+	"github.com/rratelimiter/rratelimiter/internal/guard/outage"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 func TestJoint_With_TakesWhatOneCallDecides(t *testing.T) {
-	client, _ := gatetest.Connect(t)
+	client, _ := guardtest.Connect(t)
 	member := func(name string, policies int) gate.Member {
 		var all []limit.Policy
 		for i := range policies {

@@ -1,5 +1,5 @@
-// Package gatetest has the tests that all middleware on package gate must pass.
-package gatetest
+// Package guardtest has the tests that all middleware on package gate must pass.
+package guardtest
 
 import (
 	"testing"

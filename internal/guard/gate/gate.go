@@ -17,8 +17,8 @@ import (
 	"time"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/identity"
-	"github.com/rratelimiter/rratelimiter/internal/outage"
+	"github.com/rratelimiter/rratelimiter/internal/guard/identity"
+	"github.com/rratelimiter/rratelimiter/internal/guard/outage"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 

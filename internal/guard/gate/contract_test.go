@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/gate"
-	"github.com/rratelimiter/rratelimiter/internal/gate/gatetest"
-	"github.com/rratelimiter/rratelimiter/internal/identity"
+	"github.com/rratelimiter/rratelimiter/internal/guard/gate"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
+	"github.com/rratelimiter/rratelimiter/internal/guard/identity"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -22,13 +22,13 @@ type keyed = gate.Call[string]
 var errNotSent = errors.New("not sent")
 
 // middleware is a gate as the contract of all middleware calls it.
-var middleware = gatetest.Middleware{
+var middleware = guardtest.Middleware{
 	Server:      newServer,
 	Client:      newClient,
 	FromContext: gate.OutcomeOf[keyed],
 	Settle:      func(ctx context.Context, cost int64) error { return gate.SettleIn[keyed](ctx, "gate", cost) },
 	ErrNotSent:  errNotSent,
-	AddressKey: func(peer netip.AddrPort, a gatetest.Address, headers [][2]string) (string, error) {
+	AddressKey: func(peer netip.AddrPort, a guardtest.Address, headers [][2]string) (string, error) {
 		lines := make(http.Header)
 		for _, h := range headers {
 			lines.Add(h[0], h[1])
@@ -39,13 +39,13 @@ var middleware = gatetest.Middleware{
 	},
 }
 
-func TestGate_Server_KeepsTheContract(t *testing.T) { gatetest.TestServer(t, middleware) }
+func TestGate_Server_KeepsTheContract(t *testing.T) { guardtest.TestServer(t, middleware) }
 
-func TestGate_Client_KeepsTheContract(t *testing.T) { gatetest.TestClient(t, middleware) }
+func TestGate_Client_KeepsTheContract(t *testing.T) { guardtest.TestClient(t, middleware) }
 
-func optionsOf(s gatetest.Settings) gate.Options[keyed] {
+func optionsOf(s guardtest.Settings) gate.Options[keyed] {
 	o := gate.Options[keyed]{Settings: gate.NewSettings()}
-	for _, set := range (gatetest.Options[gate.Setting]{
+	for _, set := range (guardtest.Options[gate.Setting]{
 		Wait:          func(d time.Duration) gate.Setting { return gate.Wait("gate", d) },
 		Spread:        func(d time.Duration) gate.Setting { return gate.SpreadBy("gate", d) },
 		Deadline:      func(d time.Duration) gate.Setting { return gate.Deadline("gate", d) },
@@ -94,9 +94,9 @@ func optionsOf(s gatetest.Settings) gate.Options[keyed] {
 	return o
 }
 
-func newServer(s gatetest.Settings) gatetest.Server {
+func newServer(s guardtest.Settings) guardtest.Server {
 	g := gate.NewGate("gate", optionsOf(s))
-	return func(ctx context.Context, key string) (reply gatetest.Reply) {
+	return func(ctx context.Context, key string) (reply guardtest.Reply) {
 		v := g.Admit(keyed{In: ctx, Call: key})
 		if v != nil {
 			defer v.End(0) // also if the handler panics
@@ -106,9 +106,9 @@ func newServer(s gatetest.Settings) gatetest.Server {
 			if s.Handler != nil {
 				s.Handler(ctx)
 			}
-			return gatetest.Reply{Status: http.StatusOK}
+			return guardtest.Reply{Status: http.StatusOK}
 		}
-		reply = gatetest.Reply{Status: http.StatusServiceUnavailable, RetryAfter: v.Settings.Spread.Add(v.RetryAfter())}
+		reply = guardtest.Reply{Status: http.StatusServiceUnavailable, RetryAfter: v.Settings.Spread.Add(v.RetryAfter())}
 		switch v.Result {
 		case limit.Rejected:
 			reply.Status, reply.Text = http.StatusTooManyRequests, fmt.Sprintf("%q", v.Violated)
@@ -119,12 +119,12 @@ func newServer(s gatetest.Settings) gatetest.Server {
 	}
 }
 
-func newClient(s gatetest.Settings, upstream func() gatetest.Reply) gatetest.Client {
+func newClient(s guardtest.Settings, upstream func() guardtest.Reply) guardtest.Client {
 	g := gate.NewOutgoing("gate", optionsOf(s))
-	return func(ctx context.Context, key string) (gatetest.Reply, error) {
+	return func(ctx context.Context, key string) (guardtest.Reply, error) {
 		v := g.Admit(keyed{In: ctx, Call: key})
 		if v != nil && !v.Passes() {
-			return gatetest.Reply{}, v.NotSent(errNotSent)
+			return guardtest.Reply{}, v.NotSent(errNotSent)
 		}
 		defer v.Return()
 		reply := upstream()

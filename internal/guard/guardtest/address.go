@@ -1,4 +1,4 @@
-package gatetest
+package guardtest
 
 import (
 	"net/netip"
