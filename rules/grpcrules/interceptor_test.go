@@ -24,10 +24,7 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/grpclimit"
 	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
-	"github.com/rratelimiter/rratelimiter/internal/redistest"
-	"github.com/rratelimiter/rratelimiter/limit"
 	"github.com/rratelimiter/rratelimiter/rules"
-	"github.com/rratelimiter/rratelimiter/rules/internal/ruleset"
 	"github.com/rratelimiter/rratelimiter/rules/internal/rulestest"
 )
 
@@ -134,29 +131,6 @@ rules:
 	}
 }
 
-// A ban denies without Redis. A call without its key is refused, unless the file has on_invalid.
-func TestUnaryServerInterceptor_RedisDown_FollowsTheModeOfEachRule(t *testing.T) {
-	for fields, want := range map[string]codes.Code{
-		"key: all, limits: 1/h":                                                       codes.Unavailable,
-		"key: all, limits: 1/h, on_failure: open":                                     codes.OK,
-		"key: all, limits: 1/h, on_failure: open, shadow: true, cost: 2":              codes.OK,
-		"ban: true, on_failure: open":                                                 codes.PermissionDenied,
-		"ban: true, status: 429":                                                      codes.ResourceExhausted,
-		"ban: true, status: 404":                                                      codes.NotFound,
-		"key: header:X-Tenant, limits: 1/h, on_failure: open":                         codes.InvalidArgument,
-		"key: header:X-Tenant, limits: 1/h; on_invalid: on_failure":                   codes.Unavailable,
-		"key: header:X-Tenant, limits: 1/h, on_failure: open; on_invalid: on_failure": codes.OK,
-	} {
-		client, redis := guardtest.Connect(t)
-		redis.SetError("LOADING")
-		fields, file, _ := strings.Cut(fields, "; ")
-		file += "\nrules: [{name: a, match: {grpc: /grpc.health.v1.Health/*}, " + fields + "}]"
-		c := rpc(t, client, &healthy{}, file)
-		_, err := c.Check(t.Context(), new(health.HealthCheckRequest))
-		assert.Equal(t, want, grpcstatus.Code(err), fields)
-	}
-}
-
 // TestUnaryServerInterceptor_HealthAndReflection_PassUnlessNamed: a rule for all methods does not
 // limit them. Some servers accept a method without its first slash.
 func TestUnaryServerInterceptor_HealthAndReflection_PassUnlessNamed(t *testing.T) {
@@ -258,24 +232,6 @@ func TestServerInterceptors_Refund_KnowsErrorsOfContexts(t *testing.T) {
 	}
 }
 
-// TestServerInterceptors_UncomparableContext_Passes: the context of an earlier interceptor may have a type
-// that cannot be compared.
-func TestServerInterceptors_UncomparableContext_Passes(t *testing.T) {
-	type own struct {
-		context.Context
-		_ map[string]bool
-	}
-	for _, file := range []string{
-		"rules: []", "rules: [{name: a, match: {grpc: '*'}, key: all, limits: 2/m}]",
-		"rules: [{name: a, match: {grpc: '*'}, key: all, limits: 2/m, skip: {methods: [GET]}}]",
-	} {
-		for name, limited := range servers {
-			call := limited(parsed(t, file), connected(t))
-			assert.NoError(t, call(own{Context: t.Context()}, "/a.B/C"), name)
-		}
-	}
-}
-
 // TestServerInterceptors_Statuses_HaveCodes: each status of a file denies a call.
 func TestServerInterceptors_Statuses_HaveCodes(t *testing.T) {
 	_, err := rules.Parse("f.yaml", []byte("rules: [{name: a, ban: true, status: 418}]"))
@@ -322,24 +278,6 @@ func (s *stream) Context() context.Context { return s.ctx }
 
 func (s *stream) SetTrailer(metadata.MD) {}
 
-// TestServerInterceptors_CallsUnderWay_AreDecidedByTheOldFile: one call never meets rules of two files.
-func TestServerInterceptors_CallsUnderWay_AreDecidedByTheOldFile(t *testing.T) {
-	for name, limited := range servers {
-		t.Run(name, func(t *testing.T) {
-			guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
-				set, hold := parsed(t, rulestest.TwoRules("a", "b")), rulestest.NewHold()
-				call := limited(set, client,
-					grpclimit.Report(func(_ context.Context, _ grpclimit.Call, o limit.Outcome) { hold.Report(o.Limiter) }))
-				hold.Test(t, func() { assert.NoError(t, call(t.Context(), "/a.B/C")) }, func() {
-					file, problems := ruleset.Parse("rules.yaml", []byte(rulestest.TwoRules("c", "d")))
-					require.Empty(t, problems)
-					(*ruleset.Set)(set).Replace(file)
-				})
-			})
-		})
-	}
-}
-
 // parsed returns the rules of a text.
 func parsed(t testing.TB, text string) *rules.Set {
 	set, err := rules.Parse("rules.yaml", []byte(text))
@@ -369,19 +307,5 @@ func TestServerInterceptors_OddCalls_GetNoMoreThanPlainOnes(t *testing.T) {
 					}
 				})
 		})
-	}
-}
-
-// TestServerInterceptors_InFlight_PlaceReturns when a call has ended: the next one waits for it.
-func TestServerInterceptors_InFlight_PlaceReturns(t *testing.T) {
-	c := rpc(t, connected(t), &healthy{},
-		"rules: [{name: a, match: {grpc: '*'}, key: all, wait: 1m, limits: [9/h, {in_flight: 1, lease: 1h}]}]")
-	for range 3 {
-		_, err := c.Check(t.Context(), new(health.HealthCheckRequest))
-		require.NoError(t, err)
-		s, err := c.Watch(t.Context(), new(health.HealthCheckRequest))
-		require.NoError(t, err)
-		_, err = s.Recv()
-		require.NoError(t, err)
 	}
 }
