@@ -41,7 +41,7 @@ func Client(addr netip.Addr) netip.Addr {
 	return netip.AddrFrom4([4]byte(bytes[12:]))
 }
 
-// AddressKey returns the key of a client's address: its network with a prefix of as many bits, 0 for
+// AddressKey returns the key of an address of [Client]: its network with a prefix of as many bits, 0 for
 // 32 of IPv4 and for defaultIPv6Bits. A link-local address is a key of its own, since all hosts of a
 // link share one network.
 func AddressKey(addr netip.Addr, ipv4Bits, ipv6Bits int) (string, error) {
@@ -51,7 +51,6 @@ func AddressKey(addr netip.Addr, ipv4Bits, ipv6Bits int) (string, error) {
 	case ipv6Bits < 0 || ipv6Bits > 128:
 		return "", fmt.Errorf("an Address.IPv6Bits of %d, want 1 to 128, or 0 for %d", ipv6Bits, defaultIPv6Bits)
 	}
-	addr = Client(addr)
 	bits := cmp.Or(ipv6Bits, defaultIPv6Bits)
 	if addr.Is4() {
 		bits = cmp.Or(ipv4Bits, 32)

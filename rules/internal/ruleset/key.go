@@ -145,7 +145,7 @@ func (d *decoder) addressKey(n *rulefile.Node, text string) string {
 }
 
 func (d *decoder) keyOfAddress(addr netip.Addr) string {
-	key, err := identity.AddressKey(addr, d.address.IPv4Bits, d.address.IPv6Bits)
+	key, err := identity.AddressKey(identity.Client(addr), d.address.IPv4Bits, d.address.IPv6Bits)
 	if err != nil {
 		return "" // the address settings are wrong, and reported
 	}

@@ -4,7 +4,6 @@ package ruleset
 
 import (
 	"fmt"
-	"iter"
 	"maps"
 	"net/netip"
 	"slices"
@@ -133,39 +132,29 @@ func (d *decoder) rulesOf(list *rulefile.Node, defaults *defaultsFile) (all []*r
 // checkRates reports limiters for which two rules state different rates, and gives each rule the rate
 // that another one states.
 func (d *decoder) checkRates(s *File) {
+	var all []*redisson
 	stated := make(map[string]*rratelimiter.Rate)
-	check := func(r *rule, limiter *redisson) {
-		before := stated[limiter.name]
-		if stated[limiter.name] = limiter.rate; before == nil {
-			s.rates = append(s.rates, StatedRate{limiter.name, *limiter.rate, r.name})
-		} else if *before != *limiter.rate {
-			reason := fmt.Sprintf("the rule %q states another rate for the limiter %q than a rule before it: state it once",
-				r.name, limiter.name)
-			problem := &rulefile.Problem{File: d.File, Line: r.line, Field: "rules", Reason: reason}
-			d.Problems = append(d.Problems, problem)
-		}
-	}
-	for r, limiter := range s.redissons() {
-		if limiter.rate != nil {
-			check(r, limiter)
-		}
-	}
-	for _, limiter := range s.redissons() {
-		limiter.rate = stated[limiter.name]
-	}
-}
-
-func (s *File) redissons() iter.Seq2[*rule, *redisson] {
-	return func(yield func(*rule, *redisson) bool) {
-		for _, r := range s.rules {
-			for _, l := range r.allLimits() {
-				for i := range l.redisson {
-					if !yield(r, &l.redisson[i]) {
-						return
-					}
+	for _, r := range s.rules {
+		for _, l := range r.allLimits() {
+			for i := range l.redisson {
+				limiter := &l.redisson[i]
+				all = append(all, limiter)
+				before := stated[limiter.name]
+				switch {
+				case limiter.rate == nil:
+				case before == nil:
+					stated[limiter.name] = limiter.rate
+					s.rates = append(s.rates, StatedRate{limiter.name, *limiter.rate, r.name})
+				case *before != *limiter.rate:
+					reason := fmt.Sprintf("the rule %q states another rate for the limiter %q than a rule before it: state it once",
+						r.name, limiter.name)
+					d.Problems = append(d.Problems, &rulefile.Problem{File: d.File, Line: r.line, Field: "rules", Reason: reason})
 				}
 			}
 		}
+	}
+	for _, limiter := range all {
+		limiter.rate = stated[limiter.name]
 	}
 }
 
