@@ -12,6 +12,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/rratelimiter/rratelimiter/internal/engine"
+	"github.com/rratelimiter/rratelimiter/internal/hold"
 	"github.com/rratelimiter/rratelimiter/internal/policy"
 	"github.com/rratelimiter/rratelimiter/internal/receipt"
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
@@ -266,6 +267,24 @@ func (p *protocol) Receipt(b *engine.Batch) receipt.Refund {
 		}
 		return cmp.Or(err, p.refund(ctx, permits, all))
 	}
+}
+
+// Hold returns the places of a request.
+func (p *protocol) Hold(b *engine.Batch, index int, permits int64) *hold.Hold {
+	n := len(p.plan.holds)
+	if n == 0 || len(b.Args) <= p.plan.holds[n-1].id { // a callback has panicked
+		return nil
+	}
+	h := p.plan.client.Engine.Keeper.New()
+	s, _ := b.Forecast.(*state)
+	for _, at := range p.plan.holds {
+		m := p.members[at.index]
+		own, _ := m.policy.(InFlight)
+		terms := hold.Terms{Limiter: m.name, Key: m.keys[0], Lease: own.Lease, Renew: own.Renew, Calls: &places{p.plan, m}}
+		h.Add(terms, placeOf(b.Args[at.id], index, permits, own.Lease), b.SentAt())
+		h.Full = h.Full || s != nil && s.policies[at.index].Free() <= 0
+	}
+	return h
 }
 
 // refund returns permits of a grant: of a caller that left or settles, or a prefetch. The grant must still take

@@ -65,24 +65,6 @@ func parsePlace(text string) (p placeState, ok bool) {
 	return placeState{begin, n[1], n[2], n[3]}, err == nil
 }
 
-// Hold returns the places of a request.
-func (p *protocol) Hold(b *engine.Batch, index int, permits int64) *hold.Hold {
-	n := len(p.plan.holds)
-	if n == 0 || len(b.Args) <= p.plan.holds[n-1].id { // a callback has panicked
-		return nil
-	}
-	h := p.plan.client.Engine.Keeper.New()
-	s, _ := b.Forecast.(*state)
-	for _, at := range p.plan.holds {
-		m := p.members[at.index]
-		own, _ := m.policy.(InFlight)
-		terms := hold.Terms{Limiter: m.name, Key: m.keys[0], Lease: own.Lease, Renew: own.Renew, Calls: &places{p.plan, m}}
-		h.Add(terms, placeOf(b.Args[at.id], index, permits, own.Lease), b.SentAt())
-		h.Full = h.Full || s != nil && s.policies[at.index].Free() <= 0
-	}
-	return h
-}
-
 // places makes the calls for the places of one InFlight.
 type places struct {
 	plan   *plan

@@ -32,10 +32,10 @@ var ceilings = []struct {
 	{"Limiter.TryAcquire", 33, 12},
 	{"Keyed.TryAcquire, context that ends", 34, 8},
 	{"Acquire, which waits", 99, 17},
-	{"httplimit.Middleware(Each), a request", 111, 23},
-	{"rules, a reload", 110, 19},
+	{"httplimit.Middleware(Each), a request", 110, 21},
+	{"rules, a reload", 109, 19},
 	{"rules, a file compiled for a middleware", 55, 22},
-	{"rules, a request", 141, 32},
+	{"rules, a request", 140, 31},
 }
 
 // The most stack that a lone call uses until it reaches the Redis client.

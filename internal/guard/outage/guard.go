@@ -16,12 +16,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/engine"
+	"github.com/rratelimiter/rratelimiter/internal/inside"
 	"github.com/rratelimiter/rratelimiter/internal/policy"
 	"github.com/rratelimiter/rratelimiter/internal/receipt"
 	"github.com/rratelimiter/rratelimiter/limit"
@@ -272,3 +274,63 @@ func (g *Guard) Settle(ctx context.Context, q Request, a Answer, cost int64) err
 
 // Down reports whether the node of a limiter is down.
 func (g *Guard) Down(l Limiter) bool { return g.breakerOf(l).isDown() }
+
+// Limiter is a limiter of requests.
+type Limiter = limit.Joinable
+
+// handleOf returns the handle of a limiter, or the error of one that is zero.
+func handleOf(l Limiter) (inside.Handle, error) {
+	if h, ok := l.(inside.Handle); ok {
+		return h, nil
+	}
+	if h, ok := inside.Of[inside.Handle](l); ok {
+		return h, nil
+	}
+	return nil, fmt.Errorf("%w: open the limiter: a %T is zero", rratelimiter.ErrNoClient, l)
+}
+
+// IsNil reports whether l is nil or holds a nil value.
+func IsNil(l Limiter) bool {
+	if l == nil {
+		return true
+	}
+	v := reflect.ValueOf(l)
+	switch v.Kind() {
+	case reflect.Pointer, reflect.Func, reflect.Map, reflect.Slice, reflect.Chan:
+		return v.IsNil()
+	}
+	return false
+}
+
+// chargeOf returns the call that charges more permits, nil if the limiter has none.
+func chargeOf(l Limiter) receipt.Charge {
+	h, _ := handleOf(l)
+	if h, ok := h.(interface {
+		ChargeMore(ctx context.Context, permits int64) error
+	}); ok {
+		return h.ChargeMore
+	}
+	return nil
+}
+
+// CanCharge reports whether a limiter can charge more permits than a call has taken.
+func CanCharge(l Limiter) bool { return chargeOf(l) != nil }
+
+// CheckLimiter returns the error with which every call of a limiter fails. It sends nothing to Redis.
+func CheckLimiter(l Limiter) error {
+	h, err := handleOf(l)
+	if err != nil {
+		return err
+	}
+	// A call whose context has ended reports invalid arguments first.
+	if err := h.Try(ended, engine.Ask{Permits: 1}, new(engine.Result)); !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
+var ended = func() context.Context {
+	ctx, end := context.WithCancel(context.Background())
+	end()
+	return ctx
+}()

@@ -433,3 +433,43 @@ func NextPermit(d policy.Description, share float64, of rratelimiter.Decision) (
 	s := shapeOf(d, share)
 	return s.until(of), s.capacity
 }
+
+// HasShare reports whether the policies of a limiter are known.
+func HasShare(l Limiter) bool {
+	keys, _ := sharesOf(Request{Limiter: l}, 1)
+	return keys != nil
+}
+
+// Shown returns the index of the decision that clients see of several: the denial with the longest time
+// to retry, or else the grant with the fewest permits left.
+func Shown(each []rratelimiter.Decision) int {
+	shown := 0
+	for i, one := range each {
+		best := each[shown]
+		switch {
+		case one.Allowed != best.Allowed:
+			if best.Allowed {
+				shown = i
+			}
+		case one.Allowed && one.Remaining < best.Remaining, !one.Allowed && one.RetryAfter > best.RetryAfter:
+			shown = i
+		}
+	}
+	return shown
+}
+
+// combineDecisions combines the decisions of several policies, as limit.Limiter.Take does.
+func combineDecisions(each []rratelimiter.Decision) (d rratelimiter.Decision) {
+	if len(each) == 0 {
+		return d
+	}
+	d = each[Shown(each)]
+	ofPause, fewest := d.Limit == 0, int64(math.MaxInt64)
+	for _, one := range each {
+		d.ResetAfter = max(d.ResetAfter, one.ResetAfter)
+		if ofPause && one.Limit > 0 && one.Remaining < fewest { // a Pause has none of its own
+			d.Limit, fewest = one.Limit, one.Remaining
+		}
+	}
+	return d
+}
