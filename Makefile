@@ -115,7 +115,7 @@ image-redis:
 # histories of each kind.
 test-faults: deps
 	cd integration && OUTAGE=1m $(GO_TEST) -v -count=1 -timeout 30m -run TestOutage_EveryCall_FailsInTime ./faults/outages
-	cd integration && $(GO_TEST) -v -count=10 -timeout 120m ./faults/outages ./faults/network
+	cd integration && $(GO_TEST) -v -count=10 -timeout 120m ./faults/outages ./faults/network ./faults/waiters
 	cd integration && LEASE_LOAD=30s PLACES_LOAD=1m $(GO_TEST) -v -count=1 -timeout 30m ./limits/leases ./limits/places
 	cd integration && EXPIRIES=1000 RIGHTS=1 $(GO_TEST) -v -count=1 -timeout 30m ./limits/expiry ./faults/rights
 	cd integration && CORRUPTION_ROUNDS=4000 NAMES=1000000 WAITERS=100000 POLICY_STEPS=50000 $(GO_TEST) -v -timeout 120m \

@@ -96,4 +96,7 @@ local report@ = {text@, (count@ or 0) + 0, (left@ or 0) + 0}
 
 --@ next  in: batch left@ most@ next window  out: batch next window
 --@include length
-next, batch, window = max(next, (left@ or 0) * 1000), min(batch or most@, most@), max(window, length@)
+next = max(next, (left@ or 0) * 1000)
+if not batch or most@ < batch then
+  batch, window = most@, length@ + 0
+end

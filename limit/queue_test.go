@@ -24,7 +24,7 @@ func TestAcquire_ManyCallers_AreServedInOrder(t *testing.T) {
 		"FixedWindow": {[]Policy{FixedWindow{2, time.Second, false}},
 			[]time.Duration{0, 0, time.Second, time.Second, 2 * time.Second}, 6},
 		"SlidingWindow": {[]Policy{SlidingWindow{2, time.Second, 0}},
-			[]time.Duration{0, 0, 1100 * time.Millisecond, 1100 * time.Millisecond, 2200 * time.Millisecond}, 6},
+			[]time.Duration{0, 0, 1100 * time.Millisecond, 1100 * time.Millisecond, 2200 * time.Millisecond}, 7},
 		"SlidingLog": {[]Policy{SlidingLog{2, time.Second}},
 			[]time.Duration{0, 0, time.Second, time.Second, 2 * time.Second}, 6},
 		"two at once": {

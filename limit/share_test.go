@@ -145,6 +145,7 @@ var daily = map[string]shareTest{
 	"SlidingWindow":      {20 / 0.55, []Policy{SlidingWindow{20, 500 * time.Millisecond, 10}}},
 	"TokenBucket":        {40, []Policy{TokenBucket{1, 40, time.Second}}},
 	"LeakyBucket 1000/s": {1000, []Policy{LeakyBucket{1, 1000, time.Second}}},
+	"FixedWindow 1000/s": {1000, []Policy{FixedWindow{1000, time.Second, false}}}, // callers come back in a window
 }
 
 // shareTests returns those of daily runs, and others with DEEP.
@@ -207,7 +208,7 @@ func TestAcquire_ClientsWait_ShareEqually(t *testing.T) {
 			for _, sites := range tables {
 				redistest.Run(t, func(t *testing.T, f *redistest.Fixture) {
 					d := forSeconds(6, 15) // a window may be late once
-					if test.rate > 100 {
+					if name == "LeakyBucket 1000/s" {
 						d = forSeconds(2, 3)
 					}
 					got := shares(t, f, d, func(c *rratelimiter.Client) Joinable { return New(c, "x", test.policies...) }, sites...)

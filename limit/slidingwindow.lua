@@ -116,5 +116,7 @@ do
   while need > 0 and report@[i] do
     next, need, i = max(next, report@[i]), need - report@[i + 1], i + 2
   end
-  batch, window = min(batch or most@, most@), max(window, ARGV[@2] * ARGV[@3])
+  if not batch or most@ < batch then
+    batch, window = most@, ARGV[@2] * ARGV[@3]
+  end
 end

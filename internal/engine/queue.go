@@ -170,6 +170,9 @@ func (q *queue) next() time.Time {
 		lagged = at
 	}
 	again := AskAgain
+	if q.alone && q.batch.Share.ID == "" {
+		again = shareAgain // another Client may wait now: waiters are dated by the clock that is ahead
+	}
 	if q.forecast != nil {
 		again = min(again, q.forecast.Renew())
 	}

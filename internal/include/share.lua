@@ -29,9 +29,12 @@
 --                   hold of more permits lasts as long as these take, up to 100 ms. Otherwise a Client asks again
 --                   and again while the rival waits for more than is free.
 --
---   reach           0 or 1: whether those within a part of open above the Client also count as behind it.
+--   reach           0 or 1: whether those within a part of open above the Client also count as behind it. With 1,
+--                   Clients whose few callers come back leave permits of a small log unused: see
+--                   TestTransport_PoliciesOfThePage_AreAcceptedByProviders. With 0, one of four Clients of Redisson's
+--                   layout takes most of each burst, and TestAcquire_ClientsWait_ShareEqually fails.
 --
--- Needs: credit first free holds id lead reach rival t total waiters.
+-- Needs: credit first free holds id lead others reach rival t total waiters.
 -- Sets: clients credit first held known open others own rival slow.
 local open, own, held, slow, known, clients, marked = max(0, min(free, credit + 1)), nil, 0, 0, nil, 1, false
 if rival then
@@ -79,7 +82,6 @@ if rival then
 else
   own = floor(first[2] or 0)
 end
-local others = rival
 if marked or not rival and (tonumber(redis.pcall('ZCOUNT', waiters, -9e14, -1e14)) or 0) > 0 then
   others = true
   local gone = call('ZRANGEBYSCORE', waiters, '(' .. 3000 - t, '(0', 'LIMIT', 0, 32)

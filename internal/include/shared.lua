@@ -6,6 +6,11 @@
 -- Permits of a window come free together, batch of them. A Client whose turn is in a later window does not ask in this
 -- one. A quarter more than batch ask, for those that have left.
 --
+-- Callers that are served come back, and take more of a window that is large for them. It is, if a second has 16
+-- permits or more for each one that they want. If permits are free then, their Client is expected for the time of a
+-- call. Its waiters are taken to want as much in each call, and no less than before. Otherwise a near Client takes the
+-- rest of the window while the callers of another are on their way back.
+--
 -- The numbers:
 --   8796093022207   2^43 - 1, the largest whole part of a score beside a fraction of ten bits: a double has 53 bits.
 --   1023, 1024      The fraction of "<id>": what the waiters want, in the call and after it, less what they got.
@@ -18,11 +23,12 @@
 --   8000            The set expires so many milliseconds after the last call. A call is due within 5000 and a second or
 --                   more by which it is late. So the set stays while a Client waits.
 --
--- A Client whose waiters want no more is due at once: for the next call of a rival it is absent.
+-- Else a Client whose waiters want no more is due at once: for the next call of a rival it is absent.
 -- Needs: ahead batch clients clock granted held id known late lead next open own rest rival t total waiters window.
 -- Sets: held lag.
 own = min(8796093022207, own + granted)
-local due, wants, lag, before = t, min(1023, total + rest - granted), 0, 0
+local due, wants, lag, before = t, total + rest - granted, 0, 0
+local large = window > 0 and lead >= 4 * (total + rest)
 if rival and known and granted == 0 then
   before = max(0, clients - 1 - (tonumber(redis.pcall('ZREVRANK', waiters, id)) or 0))
 elseif rival then
@@ -33,6 +39,8 @@ if granted == total or open <= granted then
 end
 if held > 0 then
   due = t + held + late
+elseif wants == 0 and rival and large and open > granted then
+  wants, due = total, t + late
 elseif wants > 0 then
   if batch then
     lag = floor(before / (batch * 1.25)) * window + min(before, 1) * min(10, 250 / lead)
@@ -42,6 +50,10 @@ elseif wants > 0 then
   due = t + min(5000, max(0, ceil(next / 1000)) + ceil(lag)) + late
 end
 due = due + late / 2048
+if wants > 0 and large then
+  wants = max(ceil(wants * max(1, window / late)), fmod(known or 0, 1) * 1024)
+end
+wants = min(1023, wants)
 if ahead then
   redis.pcall('ZADD', waiters, own + wants / 1024, id, -due, id .. '!', -ahead, clock)
 else

@@ -35,7 +35,7 @@
 --            behind more waits until they are paid for.
 --   hold     Sets holds to false if nothing is to be held for other Clients now.
 --   next     Raises next, the microseconds until missed permits are free for a caller that waits. Of a window it
---            lowers batch, the permits that come free together, and raises window, its milliseconds.
+--            sets batch, the permits that come free together, and window, its milliseconds: those of the smallest.
 --   prefetch Lowers span, the milliseconds in which prefetched permits are used. A policy without it
 --            cannot prefetch.
 --   settle   Runs before the others take, also if nothing is granted. Keeps the state for as long as a
@@ -113,7 +113,7 @@ local backdate = tonumber(ARGV[@last + 3] or '')
 --@waiting local rest, lead = ARGV[@last + 8] + 0, ARGV[@last + 9] + 0
 --@waiting include rivals
 --@once function
---@waiting if rival then -- whose callers have waited, if these have not
+--@waiting if others then -- whose callers have waited, if these have not
 --@waiting   backdate, millis = max(backdate, 10000), floor(now / 1000)
 --@waiting end
 --@each read

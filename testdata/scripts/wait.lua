@@ -66,14 +66,22 @@ local first = t[1] and redis.pcall('ZRANGEBYSCORE', waiters, 0, '+inf', 'WITHSCO
 local rival, server, ahead, moved = first[1] ~= id and first[1] or first[3], now, nil, 0
 if t[1] then
   server = t[1] * 1000000 + t[2]
+  local latest, tenth = tonumber(redis.pcall('ZSCORE', waiters, clock)), floor(server / 100000) % 65536
+  local offset = max(-7e12, min(now - server, 7e12))
+  local line = offset
+  if latest then
+    local score = -4e15 - latest
+    line = floor(score / 65536) * 100 - max(0, (tenth - score) % 65536 - 80) * 50000
+  end
+  if offset >= line - 5000 then
+    ahead = 4e15 + ceil(max(offset, line) / 100) * 65536 + tenth
+    ahead = ahead ~= -(latest or 0) and ahead -- else it is as it was
+  end
+  moved = max(0, line - offset)
+  now = now + moved
 end
 t = floor(server / 1000)
-if rival then
-  local latest = call('ZSCORE', waiters, clock)
-  moved = latest and max(0, -latest - 4e15 + server - now) or 0
-  now = now + moved
-  ahead = moved == 0 and 4e15 + now - server
-end
+local others = rival or moved > 0
 -- script.lua
 if server - now > 0 and server - now < 100000 then
   moved = moved + server - now
@@ -228,7 +236,6 @@ if rival then
 else
   own = floor(first[2] or 0)
 end
-local others = rival
 if marked or not rival and (tonumber(redis.pcall('ZCOUNT', waiters, -9e14, -1e14)) or 0) > 0 then
   others = true
   local gone = call('ZRANGEBYSCORE', waiters, '(' .. 3000 - t, '(0', 'LIMIT', 0, 32)
@@ -420,7 +427,7 @@ elseif answers or flags ~= '' or not hinted then
     end
   -- script.lua
   end
-  local next, batch, window = 0, nil, 0
+  local next, batch, window = 0, nil, interval + 0
   local need, pair = (missed or 1) - value, 10
   while need > 0 and reply[pair] do
     next, need, pair = max(next, reply[pair] * 1000), need - math.abs(reply[pair + 1]), pair + 2
@@ -432,7 +439,8 @@ elseif answers or flags ~= '' or not hinted then
   end
   -- internal/include/shared.lua
   own = min(8796093022207, own + granted)
-  local due, wants, lag, before = t, min(1023, total + rest - granted), 0, 0
+  local due, wants, lag, before = t, total + rest - granted, 0, 0
+  local large = window > 0 and lead >= 4 * (total + rest)
   if rival and known and granted == 0 then
     before = max(0, clients - 1 - (tonumber(redis.pcall('ZREVRANK', waiters, id)) or 0))
   elseif rival then
@@ -443,6 +451,8 @@ elseif answers or flags ~= '' or not hinted then
   end
   if held > 0 then
     due = t + held + late
+  elseif wants == 0 and rival and large and open > granted then
+    wants, due = total, t + late
   elseif wants > 0 then
     if batch then
       lag = floor(before / (batch * 1.25)) * window + min(before, 1) * min(10, 250 / lead)
@@ -452,6 +462,10 @@ elseif answers or flags ~= '' or not hinted then
     due = t + min(5000, max(0, ceil(next / 1000)) + ceil(lag)) + late
   end
   due = due + late / 2048
+  if wants > 0 and large then
+    wants = max(ceil(wants * max(1, window / late)), fmod(known or 0, 1) * 1024)
+  end
+  wants = min(1023, wants)
   if ahead then
     redis.pcall('ZADD', waiters, own + wants / 1024, id, -due, id .. '!', -ahead, clock)
   else

@@ -191,18 +191,28 @@ local clock = 'the most advanced clock of the Clients whose callers wait for the
 local t = redis.pcall('TIME')
 local first = t[1] and redis.pcall('ZRANGEBYSCORE', waiters, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 2) or {}
 local rival, server, ahead, moved = first[1] ~= id and first[1] or first[3], now, nil, 0
+local ceil = math.ceil
+local min = math.min
 if t[1] then
   server = t[1] * 1000000 + t[2]
+  local latest, tenth = tonumber(redis.pcall('ZSCORE', waiters, clock)), floor(server / 100000) % 65536
+  local offset = max(-7e12, min(now - server, 7e12))
+  local line = offset
+  if latest then
+    local score = -4e15 - latest
+    line = floor(score / 65536) * 100 - max(0, (tenth - score) % 65536 - 80) * 50000
+  end
+  if offset >= line - 5000 then
+    ahead = 4e15 + ceil(max(offset, line) / 100) * 65536 + tenth
+    ahead = ahead ~= -(latest or 0) and ahead -- else it is as it was
+  end
+  moved = max(0, line - offset)
+  now = now + moved
 end
 t = floor(server / 1000)
-if rival then
-  local latest = call('ZSCORE', waiters, clock)
-  moved = latest and max(0, -latest - 4e15 + server - now) or 0
-  now = now + moved
-  ahead = moved == 0 and 4e15 + now - server
-end
+local others = rival or moved > 0
 -- limit/scripts/acquire.lua
-if rival then -- whose callers have waited, if these have not
+if others then -- whose callers have waited, if these have not
   backdate, millis = max(backdate, 10000), floor(now / 1000)
 end
 -- limit/fixedwindow.lua, read
@@ -227,16 +237,14 @@ if count2 then
   end
 end
 -- limit/scripts/acquire.lua
-local min = math.min
 local total, free, most, credit = ARGV[1] + 0, min(free1, free2), min(most1, most2), 9007199254740992
 local holds, reach = true, 0
 -- internal/include/share.lua
 local open, own, held, slow, known, clients, marked = max(0, min(free, credit + 1)), nil, 0, 0, nil, 1, false
-local ceil = math.ceil
+local fmod = math.fmod
 if rival then
   known = first[1] == id and first[2] or first[3] == id and first[4] or call('ZSCORE', waiters, id)
   local absent = known and known + 0 < 0 and -1e14 - known
-  local fmod = math.fmod
   for _ = 1, 16 do
     local least = floor(first[1] == rival and first[2] or first[4])
     clients = call('ZCOUNT', waiters, 0, '+inf') + ((absent or not known) and 1 or 0)
@@ -279,7 +287,6 @@ if rival then
 else
   own = floor(first[2] or 0)
 end
-local others = rival
 if marked or not rival and (tonumber(redis.pcall('ZCOUNT', waiters, -9e14, -1e14)) or 0) > 0 then
   others = true
   local gone = call('ZRANGEBYSCORE', waiters, '(' .. 3000 - t, '(0', 'LIMIT', 0, 32)
@@ -426,12 +433,16 @@ local next, batch, window = 0, nil, 0
 -- limit/fixedwindow.lua, length
 local length1 = ARGV[4]
 -- limit/fixedwindow.lua, next
-next, batch, window = max(next, (left1 or 0) * 1000), min(batch or most1, most1), max(window, length1)
+next = max(next, (left1 or 0) * 1000)
+if not batch or most1 < batch then
+  batch, window = most1, length1 + 0
+end
 -- limit/penalty.lua, next
 next = max(next, rest2)
 -- internal/include/shared.lua
 own = min(8796093022207, own + granted)
-local due, wants, lag, before = t, min(1023, total + rest - granted), 0, 0
+local due, wants, lag, before = t, total + rest - granted, 0, 0
+local large = window > 0 and lead >= 4 * (total + rest)
 if rival and known and granted == 0 then
   before = max(0, clients - 1 - (tonumber(redis.pcall('ZREVRANK', waiters, id)) or 0))
 elseif rival then
@@ -442,6 +453,8 @@ if granted == total or open <= granted then
 end
 if held > 0 then
   due = t + held + late
+elseif wants == 0 and rival and large and open > granted then
+  wants, due = total, t + late
 elseif wants > 0 then
   if batch then
     lag = floor(before / (batch * 1.25)) * window + min(before, 1) * min(10, 250 / lead)
@@ -451,6 +464,10 @@ elseif wants > 0 then
   due = t + min(5000, max(0, ceil(next / 1000)) + ceil(lag)) + late
 end
 due = due + late / 2048
+if wants > 0 and large then
+  wants = max(ceil(wants * max(1, window / late)), fmod(known or 0, 1) * 1024)
+end
+wants = min(1023, wants)
 if ahead then
   redis.pcall('ZADD', waiters, own + wants / 1024, id, -due, id .. '!', -ahead, clock)
 else

@@ -534,16 +534,26 @@ local clock = 'the most advanced clock of the Clients whose callers wait for the
 local t = redis.pcall('TIME')
 local first = t[1] and redis.pcall('ZRANGEBYSCORE', waiters, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 2) or {}
 local rival, server, ahead, moved = first[1] ~= id and first[1] or first[3], now, nil, 0
+local ceil = math.ceil
+local min = math.min
 if t[1] then
   server = t[1] * 1000000 + t[2]
+  local latest, tenth = tonumber(redis.pcall('ZSCORE', waiters, clock)), floor(server / 100000) % 65536
+  local offset = max(-7e12, min(now - server, 7e12))
+  local line = offset
+  if latest then
+    local score = -4e15 - latest
+    line = floor(score / 65536) * 100 - max(0, (tenth - score) % 65536 - 80) * 50000
+  end
+  if offset >= line - 5000 then
+    ahead = 4e15 + ceil(max(offset, line) / 100) * 65536 + tenth
+    ahead = ahead ~= -(latest or 0) and ahead -- else it is as it was
+  end
+  moved = max(0, line - offset)
+  now = now + moved
 end
 t = floor(server / 1000)
-if rival then
-  local latest = call('ZSCORE', waiters, clock)
-  moved = latest and max(0, -latest - 4e15 + server - now) or 0
-  now = now + moved
-  ahead = moved == 0 and 4e15 + now - server
-end
+local others = rival or moved > 0
 -- limit/redisson.lua, function
 local match = string.match
 local function redisson(KEYS, ARGV)
@@ -807,7 +817,7 @@ local function redisson(KEYS, ARGV)
   return limiter
 end
 -- limit/scripts/acquire.lua
-if rival then -- whose callers have waited, if these have not
+if others then -- whose callers have waited, if these have not
   backdate, millis = max(backdate, 10000), floor(now / 1000)
 end
 -- limit/fixedwindow.lua, read
@@ -832,7 +842,6 @@ local free2, most2 = limiter2.free, limiter2.most
 local most3, refill3, interval3 = ARGV[8] + 0, ARGV[9] + 0, ARGV[10] + 0
 local at3, missing3, refunded3, extra3, early3, epoch3, other3 = now, 0, 0, 0, 0, false, false
 local text3 = call('GET', KEYS[7]) or ''
-local ceil = math.ceil
 if text3 ~= '' then
   local word, at, taken, part, rate, rest = match(text3, '^(%w+) (%d+) (%d+) (%d+) (%d+)(.*)$')
   local refunded, extra = match(rest or '', '^ (%d+) ?(-?%d*)$')
@@ -865,7 +874,6 @@ local part3 = fmod(missing3, interval3)
 local taken3 = floor((missing3 - part3) / interval3 + 0.5)
 local free3 = most3 - taken3 - (part3 > 0 and 1 or 0) + floor(early3 / interval3)
 -- limit/scripts/acquire.lua
-local min = math.min
 local total, free, most, credit = ARGV[1] + 0, min(free1, free2, free3), min(most1, most2, most3), 9007199254740992
 local holds, reach = true, 0
 -- internal/include/share.lua
@@ -915,7 +923,6 @@ if rival then
 else
   own = floor(first[2] or 0)
 end
-local others = rival
 if marked or not rival and (tonumber(redis.pcall('ZCOUNT', waiters, -9e14, -1e14)) or 0) > 0 then
   others = true
   local gone = call('ZRANGEBYSCORE', waiters, '(' .. 3000 - t, '(0', 'LIMIT', 0, 32)
@@ -1101,7 +1108,10 @@ local next, batch, window = 0, nil, 0
 -- limit/fixedwindow.lua, length
 local length1 = ARGV[5]
 -- limit/fixedwindow.lua, next
-next, batch, window = max(next, (left1 or 0) * 1000), min(batch or most1, most1), max(window, length1)
+next = max(next, (left1 or 0) * 1000)
+if not batch or most1 < batch then
+  batch, window = most1, length1 + 0
+end
 -- limit/redisson.lua, next
 do
   local need, i = (missed or 1) - report2[4], 7
@@ -1113,7 +1123,8 @@ end
 next = max(next, (((missed or 1) - most3) * interval3 + missing3) / refill3)
 -- internal/include/shared.lua
 own = min(8796093022207, own + granted)
-local due, wants, lag, before = t, min(1023, total + rest - granted), 0, 0
+local due, wants, lag, before = t, total + rest - granted, 0, 0
+local large = window > 0 and lead >= 4 * (total + rest)
 if rival and known and granted == 0 then
   before = max(0, clients - 1 - (tonumber(redis.pcall('ZREVRANK', waiters, id)) or 0))
 elseif rival then
@@ -1124,6 +1135,8 @@ if granted == total or open <= granted then
 end
 if held > 0 then
   due = t + held + late
+elseif wants == 0 and rival and large and open > granted then
+  wants, due = total, t + late
 elseif wants > 0 then
   if batch then
     lag = floor(before / (batch * 1.25)) * window + min(before, 1) * min(10, 250 / lead)
@@ -1133,6 +1146,10 @@ elseif wants > 0 then
   due = t + min(5000, max(0, ceil(next / 1000)) + ceil(lag)) + late
 end
 due = due + late / 2048
+if wants > 0 and large then
+  wants = max(ceil(wants * max(1, window / late)), fmod(known or 0, 1) * 1024)
+end
+wants = min(1023, wants)
 if ahead then
   redis.pcall('ZADD', waiters, own + wants / 1024, id, -due, id .. '!', -ahead, clock)
 else
