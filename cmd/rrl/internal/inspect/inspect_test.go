@@ -35,3 +35,24 @@ func TestPermitsOf_AnyMember_AsTheLibraryCounts(t *testing.T) {
 		require.False(t, g.credible(now))
 	}
 }
+
+// No library writes a rate of 0.
+func TestDecode_Fields_AreReadAsByTheScripts(t *testing.T) {
+	for _, test := range []struct {
+		fields [4]string
+		wrong  []string
+	}{
+		{[4]string{"5", "1000", "0", "0"}, nil},
+		{[4]string{"9007199254740992", "99999999999999999999", "1", "1000"}, nil},
+		{[4]string{"0", "1000", "0", "0"}, []string{`the field "rate" is "0"`}},
+		{[4]string{"9007199254740993", "x", "2", "01"}, []string{`the field "rate" is "9007199254740993"`,
+			`the field "interval" is "x"`, `the field "type" is "2"`, `the field "keepAliveTime" is "01"`}},
+	} {
+		texts := make([]*string, 4)
+		for i := range texts {
+			texts[i] = &test.fields[i]
+		}
+		_, wrong := decode(texts)
+		require.Equal(t, test.wrong, wrong)
+	}
+}

@@ -139,7 +139,7 @@ func decode(texts []*string) (r rratelimiter.Rate, wrong []string) {
 		}
 		text := *texts[i]
 		n, ok := inside.ReadRateField(i, text)
-		if !ok {
+		if !ok || field == "rate" && n == 0 { // which a script accepts, and TrySetRate does not
 			wrong = append(wrong, fmt.Sprintf("the field %q is %q", field, short(text)))
 		}
 		numbers[i] = n
