@@ -213,8 +213,8 @@ func (c *Client) mapped(name string) (string, error) {
 // has passed.
 //
 // A denial from memory needs no call, no goroutine and no timer. A Client stores denials of at most
-// 65,536 limiters; if it has as many, it stores no others. A maxAge of 0 or below is
-// [ErrInvalidOption].
+// 65,536 limiters, in a table of half a megabyte. In a full one, the denial of a limiter replaces an older one of
+// another. A maxAge of 0 or below is [ErrInvalidOption].
 func WithDenialCache(maxAge time.Duration) Option {
 	return func(c *Client) {
 		if maxAge <= 0 {

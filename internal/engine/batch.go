@@ -9,7 +9,6 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/rratelimiter/rratelimiter/internal/hold"
 	"github.com/rratelimiter/rratelimiter/internal/receipt"
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
@@ -23,25 +22,27 @@ const (
 	MaxPermits = 1<<32 - 1
 )
 
-// Batch is one call: requests in, answers out. It has a part for each of its phases. While it
-// collects requests, its entry guards it. Then it belongs to the goroutine that sends it; the entry
-// still guards the states of the requests. The batch of a lone call has no entry.
+// Batch is one call: requests in, answers out. While it collects requests, its entry guards it. Then it belongs to the
+// goroutine that sends it; the entry still guards the states of the requests. The batch of a lone call has no entry.
 type Batch struct {
 	Requests []*Request
-	Ordered  bool          // if a request is denied, those behind it are denied too
+	Ordered  bool          // the call of a queue: if a request is denied, those behind it are denied too
 	Full     bool          // all answers have all fields
 	Backdate time.Duration // of an Ordered batch: how far back grants may be dated, since the callers waited then
 	Share    Share         // of an Ordered batch
 	Prefetch Prefetch      // for later callers
 	Args     []string      // set by Protocol.Arguments
 
-	queue    *queue        // whose call it is, or nil
-	activity *atomic.Int32 // of a lone call: see activities.of; else nil
-	done     chan struct{} // of a lone call it gets an element, of another it is closed; nil if no caller waits for it
+	permits int64         // of all requests, while it collects them
+	next    *Batch        // that collects requests
+	callers atomic.Int32  // of the call that have not left; of a queue's batch all waiters
+	done    chan struct{} // of a lone call it gets an element, of another it is closed; nil if no caller waits for it
 
-	open openBatch
-	sent sentBatch
-	err  error // of the call
+	replied    time.Time // when the last reply arrived
+	repliedOwn time.Time // the same by the clock that the program set, if any, without a monotonic reading
+	revokes    uint64    // of the prefetches when it was sent
+	call       *Call     // that is not reported yet; nil without an Observer of calls
+	err        error     // of the call
 	Outcome
 }
 
@@ -60,59 +61,19 @@ type Shared struct {
 	Moved  time.Duration // how much later than by its arguments the call was dated
 }
 
-// openBatch is the part of a batch that collects requests.
-type openBatch struct {
-	permits int64  // of all requests
-	next    *Batch // that collects requests
-}
-
-// sentBatch is the part of a batch whose call has been sent.
-type sentBatch struct {
-	at         time.Time    // when the call began
-	dated      time.Time    // the same by the limiter's clock, as precise as in the arguments
-	replied    time.Time    // when the last reply arrived
-	repliedOwn time.Time    // the same by the clock that the program set
-	version    uint64       // of the limiter then, for the denial cache
-	revokes    uint64       // of the prefetches then
-	call       *Call        // that is not reported yet; nil without an Observer of calls
-	callers    atomic.Int32 // that have not left; of a queue's batch all waiters
-}
-
-// Age returns a function that returns how long ago the last reply of the call arrived. It uses the clock that is
-// furthest ahead, since the monotonic one may stand still while the machine sleeps.
-func (b *Batch) Age(g *Engine) func() time.Duration {
-	replied, own := b.sent.replied, b.sent.repliedOwn.Round(0)
-	return func() time.Duration {
-		now := time.Now()
-		if g.ownClock {
-			return max(now.Sub(replied), g.now().Sub(own))
-		}
-		return max(now.Sub(replied), now.Sub(own))
-	}
-}
-
-// Took returns how long the call took, until its last reply.
-func (b *Batch) Took() time.Duration { return b.sent.replied.Sub(b.sent.at) }
-
-// SentAt returns when the call began.
-func (b *Batch) SentAt() time.Time { return b.sent.at }
-
 // Outcome is the result of the call of a batch.
 type Outcome struct {
-	Reply    rueidis.RedisMessage // for Protocol.Receipt
-	Forecast Forecast             // nil if the reply has none
-	Denied   int64                // the fewest permits that were denied, 0 for none
-	AllKeys  bool                 // the call names all keys of the limiter
-	Before   []redisx.Call        // to be made before the next call, in one round trip
-	Repeats  int                  // how often Before was set
-	Shared   Shared
-	Turn     bool // the lag of the Forecast leaves permits to other programs: no deadline of a waiter ends it
+	knowledge
+	Reply   rueidis.RedisMessage // for Protocol.Receipt
+	AllKeys bool                 // the call names all keys of the limiter
+	Before  []redisx.Call        // to be made before the next call, in one round trip
+	Repeats int                  // how often Before was set
+	Shared  Shared
+	Turn    bool // the lag of the Forecast leaves permits to other programs: no deadline of a waiter ends it
 
 	Lost        []*Request // granted, and their callers have left
 	LostPermits int64      // of these
 	Granted     int64      // the permits of all granted requests, Lost included
-
-	forecastAt time.Time // when Forecast begins
 }
 
 // MaxInitial is how often a call sets initial rates, if another client deletes them each time.
@@ -126,8 +87,8 @@ func (b *Batch) Initialize(initial []redisx.Call) (again bool) {
 	}
 	b.Before = initial
 	b.Repeats++
-	if b.sent.call != nil {
-		b.sent.call.Initial = true
+	if b.call != nil {
+		b.call.Initial = true
 	}
 	return true
 }
@@ -256,78 +217,8 @@ type Prefetch struct {
 	came time.Time // when the reply came
 }
 
-// Forecast predicts, from a reply, when permits are free. It is immutable.
-type Forecast interface {
-	// Limit returns the largest number of permits that can be granted at once.
-	Limit() int64
-
-	// Free returns the permits that all parts had free. It is below 0 if more were taken than
-	// exist.
-	Free() int64
-
-	// Granted returns the answer to a request that the call granted, which granted later permits to
-	// requests behind it. GrantedParts returns that of each part, for an Ask with Each; nil without parts.
-	Granted(later int64) Answer
-	GrantedParts(later int64) []Answer
-
-	// Denied returns the answer to a request for permits that are not free, at the time of the
-	// reply. It returns false if the reply does not determine it.
-	Denied(permits int64) (Answer, bool)
-
-	// Parts returns the answer of each part to such a request, for an Ask with Each; nil without
-	// parts.
-	Parts(permits int64) []Answer
-
-	// Lag returns how much later than RetryAfter the first of waiters for so many permits may ask, at
-	// random: see rratelimiter.WithWaitJitter. It returns 0 if a waiter asks on time.
-	Lag(wanted int64) time.Duration
-
-	// Renew returns how long after the reply another call has to be sent, so that the limiter does
-	// not expire while callers ask or wait. It returns Never if no call is needed.
-	Renew() time.Duration
-
-	// Earliest returns how long after the reply permits can be granted behind requests for so many
-	// ahead of them. The true time may be later, but not earlier.
-	Earliest(ahead, permits int64) time.Duration
-}
-
-// Never is a duration that does not end.
-const Never = time.Duration(1<<63 - 1)
-
-// Ask is a caller's request for permits.
-type Ask struct {
-	Permits int64 // the fewest that are granted
-	UpTo    int64 // if it is above Permits, the most: as many as are free
-	Detail  bool  // all fields of Answer, not only Allowed
-	Each    bool  // Result.Parts too
-	Receipt bool  // Result.Refund and Result.Hold too
-}
-
 // Most returns the largest number of permits that can be granted.
 func (a Ask) Most() int64 { return max(a.Permits, a.UpTo) }
-
-// Answer is the decision on a request.
-type Answer struct {
-	Allowed    bool
-	Limit      int64
-	Remaining  int64
-	RetryAfter time.Duration
-	ResetAfter time.Duration
-}
-
-// Result is the answer to an Ask.
-type Result struct {
-	Answer
-	Granted int64    // permits
-	Parts   []Answer // of each part of the limiter, for an Ask with Each
-	From    Source
-
-	// Of the receipt for the granted permits; nil if the Protocol has none.
-	Refund receipt.Refund
-	Hold   *hold.Hold
-
-	sent time.Time // when the call was sent, if the limiter has prefetches
-}
 
 // Request is one caller's request for permits, and later its result. Protocol.Answer sets the result
 // and Err.

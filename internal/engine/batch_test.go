@@ -38,8 +38,8 @@ func TestBatch_Requests_AreBounded(t *testing.T) {
 	holds := func(want ...[2]int64) { // requests and permits of each batch
 		t.Helper()
 		var got [][2]int64
-		for b := e.first; b != nil; b = b.open.next {
-			got = append(got, [2]int64{int64(len(b.Requests)), b.open.permits})
+		for b := e.first; b != nil; b = b.next {
+			got = append(got, [2]int64{int64(len(b.Requests)), b.permits})
 		}
 		assert.Equal(t, want, got)
 	}
@@ -65,14 +65,14 @@ func TestBatch_Requests_AreBounded(t *testing.T) {
 	b.Forecast, b.Denied, b.Granted, b.Lost, b.done = new(view), 3, 4, []*Request{{}}, make(chan struct{})
 	b.wakeShared()
 	want := &Batch{Requests: []*Request{}, Outcome: Outcome{Lost: []*Request{}}}
-	want.sent.callers.Store(2)
+	want.callers.Store(2)
 	assert.Equal(t, want, b)
 	for e.first != nil {
 		e.takeFirst()
 	}
 	assert.Nil(t, e.last)
 	n.unlockEntry(e)
-	assert.Empty(t, n.ids())
+	assert.Empty(t, n.all())
 }
 
 func TestCoalesce_SlowCalls_MoreAreInFlight(t *testing.T) {

@@ -4,12 +4,29 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
 
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
+
+// activities counts the lone calls and the entries, by a hash of their IDs. crowdedBit is set beside that number
+// if the last shared call of a limiter had several callers, or was not its only call. Then callers
+// share calls at once.
+type activities struct {
+	seed   maphash.Seed
+	counts [1 << 14]atomic.Int32
+}
+
+const crowdedBit = 1 << 30
+
+// of returns the counter of an ID. Few others have the same.
+func (a *activities) of(id string) *atomic.Int32 {
+	return &a.counts[maphash.String(a.seed, id)%uint64(len(a.counts))]
+}
 
 // acquire asks Redis for the permits of a batch and sets the answers of its requests. While the slot of
 // its keys moves, it begins again.
@@ -24,30 +41,33 @@ func (l *Limiter) acquire(ctx context.Context, b *Batch) (err error) {
 			break
 		}
 	}
-	if g, slow := l.Engine, b.sent.replied.Sub(b.sent.at) >= slowCall; slow != g.slow.Load() {
+	if g, slow := l.Engine, b.replied.Sub(b.asked) >= slowCall; slow != g.slow.Load() {
 		g.slow.Store(slow)
 	}
 	return err
 }
 
+// slowCall is how long a call takes that is slow.
+const slowCall = time.Millisecond
+
 // attempt dates a batch, and calls its script until that has done all of its work.
 func (l *Limiter) attempt(ctx context.Context, b *Batch) error {
 	g := l.Engine
-	b.sent.at = time.Now()
-	b.forecastAt = b.sent.at
-	now := b.sent.at
+	now := time.Now()
+	b.asked, b.begins = now, now
 	if g.ownClock || g.now == nil {
 		now = g.Now()
 	}
 	l.Protocol.Arguments(b, now)
 	if g.hooked {
-		l.hookSend(b, now)
+		b.dated, b.version = now.Truncate(l.tick()), g.changes.version(l.DependsOn)
+		l.beginCall(b)
 	}
 	for calls := 1; ; calls++ {
 		script, keys := l.Protocol.Script(b)
 		message, err := script.Exec(ctx, g.redis, b.Before, keys, b.Args)
 		b.Before = nil
-		b.sent.replied = time.Now()
+		b.replied = time.Now()
 		if err != nil && b.Share.ID != "" && redisx.Refused(err) {
 			g.unshared.Store(int64(time.Since(g.began) + unsharedFor))
 			b.Share = Share{}
@@ -60,15 +80,15 @@ func (l *Limiter) attempt(ctx context.Context, b *Batch) error {
 		if g.now == nil {
 			// The server read its clock before now, so permits are free by the time of the forecast, or
 			// earlier.
-			b.forecastAt = b.sent.replied
+			b.begins = b.replied
 		}
-		if b.sent.repliedOwn = b.sent.replied; g.ownClock {
-			b.sent.repliedOwn = g.now()
+		if g.ownClock {
+			b.repliedOwn = g.now().Round(0)
 		}
 		b.Reply = message
 		again, err := l.Protocol.Answer(b, message)
 		if b.Shared.Moved > 0 { // the way to Redis is part of it
-			b.forecastAt = b.sent.at.Add(min(b.Shared.Moved, time.Since(b.sent.at)/2))
+			b.begins = b.asked.Add(min(b.Shared.Moved, time.Since(b.asked)/2))
 		}
 		if err != nil || !again {
 			return err
@@ -93,6 +113,25 @@ func Repeat(ctx context.Context, calls int) error {
 	}
 	return ctx.Err()
 }
+
+// Age returns a function that returns how long ago the last reply of the call arrived, by the clock that is furthest
+// ahead.
+func (b *Batch) Age(g *Engine) func() time.Duration {
+	replied, own := b.replied, b.repliedOwn
+	return func() time.Duration {
+		now := time.Now()
+		if g.ownClock {
+			return max(now.Sub(replied), g.now().Sub(own))
+		}
+		return max(now.Sub(replied), now.Sub(replied.Round(0))) // see elapsed
+	}
+}
+
+// Took returns how long the call took, until its last reply.
+func (b *Batch) Took() time.Duration { return b.replied.Sub(b.asked) }
+
+// SentAt returns when the call began.
+func (b *Batch) SentAt() time.Time { return b.asked }
 
 // A call ends in one of three ways: endLone, endShared and endQueued. Each makes the answers final, with the entry
 // locked if the batch has one, and then wakes the callers, to whom the requests belong from then on. None waits.
@@ -124,7 +163,7 @@ func (l *Limiter) finishRequests(b *Batch) {
 	for i, r := range b.Requests {
 		if err == nil && r.Allowed {
 			b.Granted += r.Granted
-		} else if err == nil && r.Err == nil && b.queue != nil && r.state.CompareAndSwap(inFlight, queued) {
+		} else if err == nil && r.Err == nil && b.Ordered && r.state.CompareAndSwap(inFlight, queued) {
 			continue
 		}
 		if r.finish(err) {
@@ -134,6 +173,9 @@ func (l *Limiter) finishRequests(b *Batch) {
 		} else if replyLost {
 			l.Protocol.Hold(b, i, r.Most()).Return()
 		}
+	}
+	if b.call != nil {
+		b.finishCall()
 	}
 	if b.Granted == 0 {
 		return
@@ -147,6 +189,36 @@ func (l *Limiter) finishRequests(b *Batch) {
 			r.Refund, r.Hold = refund, l.Protocol.Hold(b, i, r.Granted)
 		}
 	}
+}
+
+// beginCall records the begin of a call for the Observer. A batch is sent again while its slot moves.
+func (l *Limiter) beginCall(b *Batch) {
+	if o := l.Engine.observer; o == nil || o.RedisCall == nil {
+		return
+	}
+	if b.call == nil {
+		b.call = &Call{Limiter: l, began: b.asked}
+	}
+	permits, _ := b.Wants()
+	b.call.Requests, b.call.Permits = len(b.Requests), permits
+}
+
+// finishCall sets the result of a batch's call, and has the first caller report it that has not left. The answers are
+// final and the entry, if there is one, is locked.
+func (b *Batch) finishCall() {
+	b.call.finish(b.Prefetch.Granted, b.err)
+	for _, r := range b.Requests {
+		if r.state.Load() == answered {
+			r.call = b.takeCall()
+			return
+		}
+	}
+}
+
+// takeCall returns the call of a batch that is still to be reported, if any.
+func (b *Batch) takeCall() (c *Call) {
+	c, b.call = b.call, nil
+	return c
 }
 
 // context returns the context of the batch's call, with the values of ctx. It ends with the last
@@ -170,7 +242,7 @@ type batchContext struct {
 
 // Err implements context.Context.
 func (c *batchContext) Err() error {
-	if c.batch.sent.callers.Load() > 0 || time.Now().Before(c.prefetchEnd) {
+	if c.batch.callers.Load() > 0 || time.Now().Before(c.prefetchEnd) {
 		return nil
 	}
 	return context.Canceled

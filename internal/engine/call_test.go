@@ -100,7 +100,7 @@ func TestCall_ScriptNeverFinishes_EndsWithAnError(t *testing.T) {
 
 func TestCall_PrefetchWithoutCallers_LastsAsLongAsThePrefetch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := &Batch{sent: sentBatch{at: time.Now()}, Prefetch: Prefetch{Span: time.Second}}
+		b := &Batch{Prefetch: Prefetch{Span: time.Second}}
 		ctx := b.context(t.Context())
 		time.Sleep(time.Second - 1)
 		assert.NoError(t, ctx.Err())

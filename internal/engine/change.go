@@ -1,36 +1,33 @@
 package engine
 
 import (
+	"cmp"
 	"context"
-	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 )
 
 // Change runs a call that changes the limiters that depend on these keys. It revokes their prefetches before and
-// after, and waits for those in transit: together at most longTransfer, and as long for releases. When the
-// call has ended, even with an error, their queues ask Redis again and no denial from before is used.
+// after, and waits for those in transit: together at most longTransfer. When the call has ended, even with an error,
+// their queues ask Redis again and no denial from before is used.
 func Change[T any](ctx context.Context, g *Engine, keys []string,
 	call func(context.Context) (T, error)) (T, error) {
 	return Refund(ctx, g, keys, func(ctx context.Context) (T, error) {
 		if g.prefetch == 0 {
 			return call(ctx)
 		}
-		g.changes.count(keys, 1)
-		defer g.changes.count(keys, -1)
-		late := make(chan struct{})
-		defer time.AfterFunc(longTransfer, func() { close(late) }).Stop()
-		revoke := func() {
-			var releases []release
+		g.changes.begin(keys, 1)
+		defer g.changes.begin(keys, -1)
+		late, cancel := context.WithTimeout(ctx, longTransfer)
+		defer cancel()
+		revokeAll := func() {
 			for _, key := range keys {
-				releases = append(releases, g.revoke(g.dependents.of(key))...)
+				revoke(g.registry.index.of(key))
 			}
-			runAll(ctx, releases)
-			g.awaitTransfers(keys, late)
+			await(late, g.transfers.of(keys))
 		}
-		revoke()
-		defer revoke() // prefetches that arrived late
+		revokeAll()
+		defer revokeAll() // prefetches that arrived late
 		return call(ctx)
 	})
 }
@@ -39,11 +36,7 @@ func Change[T any](ctx context.Context, g *Engine, keys []string,
 func Refund[T any](ctx context.Context, g *Engine, keys []string,
 	call func(context.Context) (T, error)) (T, error) {
 	return Detach(ctx, func(ctx context.Context) (T, error) {
-		defer func() {
-			for _, key := range keys {
-				g.invalidate(key)
-			}
-		}()
+		defer g.invalidate(keys)
 		return call(ctx)
 	})
 }
@@ -71,62 +64,42 @@ func Charge[T any](ctx context.Context, l *Limiter, permits int64, call func(con
 	return value, err
 }
 
-// invalidate forgets the denials of limiters that depend on a key, and has their queues ask Redis at once.
-func (g *Engine) invalidate(key string) {
-	g.denials.forget(key)
-	for _, id := range g.dependents.of(key) {
-		g.refresh(id)
-	}
-}
-
-// refresh has the queue of a limiter ask Redis at once.
-func (g *Engine) refresh(id string) {
-	e := g.registry.lockExisting(id)
-	if e == nil {
-		return
-	}
-	if e.queue != nil {
-		e.queue.stale = true
-		e.queue.wake()
-	}
-	g.registry.unlockEntry(e)
-}
-
-// revoke revokes the prefetches of limiters, and returns the releases to run.
-func (g *Engine) revoke(ids []string) (releases []release) {
-	for _, id := range ids {
-		if e := g.registry.lockExisting(id); e != nil {
-			releases = e.prefetches.revoke(releases)
-			g.registry.unlockEntry(e)
-		}
-	}
-	return releases
-}
-
-// changesInFlight counts the changes in flight by key. Meanwhile limiters that depend on the key prefetch
-// nothing.
-type changesInFlight struct {
-	mu    sync.Mutex
-	calls map[string]int
-}
-
-// count adds to the number of changes in flight.
-func (c *changesInFlight) count(keys []string, more int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.calls == nil {
-		c.calls = make(map[string]int)
-	}
+// invalidate ends what was known of the limiters that depend on these keys, and has their queues ask Redis at once.
+func (g *Engine) invalidate(keys []string) {
+	g.changes.end(keys)
 	for _, key := range keys {
-		if c.calls[key] += more; c.calls[key] == 0 {
-			delete(c.calls, key)
+		for _, e := range g.registry.index.of(key) {
+			e.mu.Lock()
+			if e.queue != nil {
+				e.queue.refresh()
+			}
+			e.mu.Unlock()
 		}
 	}
 }
 
-// any reports whether a change of one of these keys is in flight.
-func (c *changesInFlight) any(keys []string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.ContainsFunc(keys, func(key string) bool { return c.calls[key] > 0 })
+// revoke releases the prefetches of entries.
+func revoke(entries []*entry) (all []*transfer) {
+	for _, e := range entries {
+		if e.mu.Lock(); e.prefetches != nil {
+			all = append(all, e.prefetches.revoke()...)
+		}
+		e.mu.Unlock()
+	}
+	return all
+}
+
+// Flush releases all prefetches, including those of calls in flight, and waits for releases and for returns of what
+// requests held that have begun before. It returns the first error.
+func (g *Engine) Flush(ctx context.Context) error {
+	_, err := Detach(ctx, func(ctx context.Context) (struct{}, error) {
+		all := append(revoke(g.registry.all()), g.transfers.all()...)
+		failed := g.Keeper.Flush(ctx)
+		for _, t := range all {
+			<-t.done
+			failed = cmp.Or(failed, t.err)
+		}
+		return struct{}{}, failed
+	})
+	return err
 }

@@ -8,176 +8,66 @@ import (
 )
 
 const (
-	maxDenials = 65_536 // denials.most
-	// sweepEvery is how often denials that have ended are removed.
-	sweepEvery = time.Second
+	maxDenials = 65_536      // that are remembered
+	sameHash   = 4           // of limiters whose IDs have the same hash
+	sweepEvery = time.Second // denials that have ended are removed at most so often
 )
 
-// denials caches the last denial of limiters whose permits are exhausted. It never grants.
+// denials has the last denial of limiters whose permits are exhausted. It never grants.
 type denials struct {
 	maxAge time.Duration
-	most   int      // limiters with a cached denial; denials of others are not cached
-	byID   sync.Map // ID -> *denial: read without a lock, written under mu
+	seed   maphash.Seed
 
-	mu       sync.Mutex
-	count    int  // denials in byID
-	sweeping bool // a sweep is scheduled
-	// versions counts changes by a hash of the key: a denial holds only while the sum of those of its keys is that of
-	// its call. Few keys share a counter. If a change raises that of another key too, Redis is asked once more.
-	seed     maphash.Seed
-	versions [1 << 14]atomic.Uint64
+	mu       sync.Mutex                                              // of writers
+	places   [maxDenials / sameHash][sameHash]atomic.Pointer[denial] // by a hash of the ID, the newest first
+	sweeping bool                                                    // a sweep is scheduled
 }
 
 // denial is a reply that denied permits.
 type denial struct {
-	limiter  *Limiter
-	forecast Forecast
-	maxAge   time.Duration // the Client's, or less for a limiter that must not expire
-	permits  int64         // the fewest that were denied
-	until    time.Duration // after dated, when they may be free
-	dated    time.Time     // when the call was sent, by the limiter's clock, without a monotonic reading
-	sent     time.Time     // the same by the clock of the process
-	version  uint64        // of the limiter then
+	knowledge
+	id     string        // of the limiter
+	until  time.Duration // after dated, when they may be free
+	maxAge time.Duration // the Client's, or less for a limiter that must not expire
 }
 
-// age returns how long ago the call of a denial was sent. It is the larger age of two clocks: the
-// monotonic one may stop while the machine sleeps, and the wall clock may be set back.
-func (d *denial) age(now time.Time) time.Duration {
-	return max(now.Sub(d.sent), now.Round(0).Sub(d.sent.Round(0)))
+// remains returns how long a denial holds by the clock of the process.
+func (d *denial) remains(now time.Time) time.Duration {
+	return min(d.until, d.maxAge) - elapsed(d.asked, now)
 }
 
-// since returns how long ago the call of a denial was sent: by the limiter's clock, and by the
-// clock that is furthest ahead.
-func (d *denial) since() (since, age time.Duration) {
-	g, now := d.limiter.Engine, time.Now()
-	age = d.age(now)
-	switch {
-	case g.ServerTime():
-		return age + d.limiter.tick(), age // the script rounds the time down
-	case g.ownClock:
-		now = g.now()
-	}
-	since = now.Round(0).Sub(d.dated)
-	return since, max(since, age)
+// of returns the places of an ID. Few others have the same.
+func (a *denials) of(id string) *[sameHash]atomic.Pointer[denial] {
+	return &a.places[maphash.String(a.seed, id)%uint64(len(a.places))]
 }
 
-// deny answers a request from a cached denial.
-func (l *Limiter) deny(ask Ask) (Result, bool) {
-	d, since := l.cachedDenial(ask.Permits)
-	if d == nil {
-		return Result{}, false
-	}
-	r, known := deniedBy(d.forecast, ask, since)
-	if !known {
-		return Result{}, false
-	}
-	r.From = FromMemory
-	return r, true
-}
-
-// deniedBy returns the result of a request that is denied by a forecast of that age. It returns false if the forecast
-// does not determine it.
-func deniedBy(f Forecast, ask Ask, age time.Duration) (r Result, known bool) {
-	r.Answer, known = f.Denied(ask.Permits)
-	r.RetryAfter -= age
-	r.ResetAfter = max(0, r.ResetAfter-age)
-	if !ask.Each {
-		return r, known
-	}
-	r.Parts = f.Parts(ask.Permits)
-	for i := range r.Parts {
-		p := &r.Parts[i]
-		p.RetryAfter, p.ResetAfter = max(0, p.RetryAfter-age), max(0, p.ResetAfter-age)
-		p.Allowed = p.RetryAfter == 0 // one part may have its permits free again while another denies
-	}
-	return r, known
-}
-
-// denyUntil answers a waiter from a cached denial. It returns an error if the permits cannot be free
-// before the deadline.
-func (l *Limiter) denyUntil(ask Ask, deadline time.Time, result *Result) error {
-	if l.Engine.denials == nil || deadline.IsZero() {
-		return nil
-	}
-	d, since := l.cachedDenial(ask.Permits)
-	if d == nil {
-		return nil
-	}
-	if after := d.forecast.Earliest(0, ask.Permits) - since; after > time.Until(deadline) {
-		*result, _ = l.deny(ask)
-		result.From = FromMemory
-		return &deadlineError{permits: ask.Permits, name: l.Name, after: after}
+// get returns the denial of an ID, or nil.
+func (a *denials) get(id string) *denial {
+	places := a.of(id)
+	for i := range places {
+		if d := places[i].Load(); d != nil && d.id == id {
+			return d
+		}
 	}
 	return nil
 }
 
-// cachedDenial returns the cached denial that covers a request, and how long ago its call was sent; nil if
-// there is none. The denial must be of as many permits or fewer, younger than maxAge, from before the time at which
-// permits return, and of the limiter's version.
-func (l *Limiter) cachedDenial(permits int64) (*denial, time.Duration) {
-	a := l.Engine.denials
-	found, ok := a.byID.Load(l.ID)
-	if !ok {
-		return nil, 0
-	}
-	d := found.(*denial) //nolint:errcheck,forcetypeassert // nothing else is there
-	if permits < d.permits || permits > d.forecast.Limit() || d.version != a.version(l) {
-		return nil, 0
-	}
-	// Below 0 if the clock was set back.
-	since, age := d.since()
-	if since < 0 || since >= d.until || age >= d.maxAge {
-		a.drop(d)
-		return nil, 0
-	}
-	return d, since
-}
-
-// remember caches the denial of a batch, unless this Client has changed the limiter since the call
-// was sent.
-func (l *Limiter) remember(b *Batch) {
-	if b.Forecast == nil || b.Denied == 0 {
-		return
-	}
-	answer, known := b.Forecast.Denied(b.Denied)
-	if !known {
-		return
-	}
-	a := l.Engine.denials
-	d := &denial{limiter: l, forecast: b.Forecast, maxAge: min(a.maxAge, b.Forecast.Renew()/8), permits: b.Denied,
-		until: answer.RetryAfter, dated: b.sent.dated, sent: b.sent.at, version: b.sent.version}
-	// By the process's clock: the program's own may panic, and the callers of the next call wait.
-	if d.age(time.Now()) < min(d.until, d.maxAge) {
-		a.store(d)
-	}
-}
-
-// store is remember for a denial that has not ended.
-func (a *denials) store(d *denial) {
+// store stores a denial, unless that of a later call is there. The oldest one leaves if there is no place for it.
+func (a *denials) store(d *denial, remains time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.version(d.limiter) != d.version {
+	if other := a.get(d.id); other != nil && other.asked.After(d.asked) {
 		return
 	}
-	if found, ok := a.byID.Load(d.limiter.ID); ok && found.(*denial).sent.After(d.sent) {
-		return
+	places, moves := a.of(d.id), d
+	for i := range places {
+		if moves = places[i].Swap(moves); moves == nil || moves.id == d.id {
+			break
+		}
 	}
-	a.remove(d.limiter.ID)
-	if a.count >= a.most {
-		return
-	}
-	a.byID.Store(d.limiter.ID, d)
-	a.count++
 	if !a.sweeping {
 		a.sweeping = true
-		time.AfterFunc(sweepEvery, a.sweep)
-	}
-}
-
-// remove removes the denial of an ID. The denials are locked.
-func (a *denials) remove(id string) {
-	if _, found := a.byID.LoadAndDelete(id); found {
-		a.count--
+		time.AfterFunc(max(remains, sweepEvery), a.sweep)
 	}
 }
 
@@ -185,53 +75,110 @@ func (a *denials) remove(id string) {
 func (a *denials) drop(d *denial) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if found, ok := a.byID.Load(d.limiter.ID); ok && found == d {
-		a.remove(d.limiter.ID)
+	places := a.of(d.id)
+	for i := range places {
+		places[i].CompareAndSwap(d, nil)
 	}
 }
 
-// sweep removes the denials that have ended: by the clock of the process, or by a change.
+// sweep removes the denials that have ended by the clock of the process.
 func (a *denials) sweep() {
-	now := time.Now()
-	for _, found := range a.byID.Range {
-		if d := found.(*denial); d.age(now) >= min(d.until, d.maxAge) || d.version != a.version(d.limiter) {
-			a.drop(d)
-		}
-	}
+	now, next := time.Now(), Never
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.sweeping = a.count > 0; a.sweeping {
-		time.AfterFunc(sweepEvery, a.sweep)
+	for i := range a.places {
+		for place := range a.places[i] {
+			if d := a.places[i][place].Load(); d == nil {
+				continue
+			} else if remains := d.remains(now); remains > 0 {
+				next = min(next, remains)
+			} else {
+				a.places[i][place].Store(nil)
+			}
+		}
+	}
+	if a.sweeping = next < Never; a.sweeping {
+		time.AfterFunc(max(next, sweepEvery), a.sweep)
 	}
 }
 
-// version returns a number that grows with each change of a limiter by this Client.
-func (a *denials) version(l *Limiter) (version uint64) {
-	if a == nil {
-		return 0
+// deny answers a request from memory.
+func (l *Limiter) deny(ask Ask) (r Result, denied bool) {
+	if d, since := l.denial(ask.Permits); d != nil {
+		r, denied = d.deny(ask, since)
+		r.From = FromMemory
 	}
-	for _, key := range l.DependsOn {
-		version += a.counter(key).Load()
-	}
-	return version
+	return r, denied
 }
 
-func (a *denials) counter(key string) *atomic.Uint64 {
-	return &a.versions[maphash.String(a.seed, key)%uint64(len(a.versions))]
+// denyUntil answers a waiter from memory. It returns an error if the permits cannot be free before the deadline.
+func (l *Limiter) denyUntil(ask Ask, deadline time.Time, result *Result) error {
+	if l.Engine.denials == nil || deadline.IsZero() {
+		return nil
+	}
+	d, since := l.denial(ask.Permits)
+	if d == nil {
+		return nil
+	}
+	after := d.Forecast.Earliest(0, ask.Permits) - since
+	if after <= time.Until(deadline) {
+		return nil
+	}
+	*result, _ = d.deny(ask, since)
+	result.From = FromMemory
+	return &deadlineError{permits: ask.Permits, name: l.Name, after: after}
 }
 
-// forget ends the denials of the limiters that depend on a key, also those of calls in flight.
-func (a *denials) forget(key string) {
-	if a != nil {
-		a.counter(key).Add(1)
+// denial returns the denial that covers a request, and how long ago its call was sent; nil if there is none. It must be
+// of as many permits or fewer, younger than its maxAge, from before the time at which permits return, and of the
+// limiter's version.
+func (l *Limiter) denial(permits int64) (d *denial, since time.Duration) {
+	g := l.Engine
+	if d = g.denials.get(l.ID); d == nil || permits < d.Denied || d.isAbove(permits) ||
+		d.version != g.changes.version(l.DependsOn) {
+		return nil, 0
 	}
+	since, age := l.since(&d.knowledge)
+	if since < 0 || since >= d.until || age >= d.maxAge { // since is below 0 if the clock was set back
+		g.denials.drop(d)
+		return nil, 0
+	}
+	return d, since
 }
 
-// forgetAfterGrant ends the denials of limiters that share a key with one of which a call took permits: they count
-// what was free before. It returns the version for a denial of that call itself, which another change ends.
-func (a *denials) forgetAfterGrant(l *Limiter, version uint64) uint64 {
-	for _, key := range l.DependsOn {
-		a.forget(key)
+// since returns how long ago the call of a report was sent: by the limiter's clock, and by the clock that is furthest
+// ahead.
+func (l *Limiter) since(k *knowledge) (since, age time.Duration) {
+	g, now := l.Engine, time.Now()
+	age = elapsed(k.asked, now)
+	switch {
+	case g.ServerTime():
+		return age + l.tick(), age // the script rounds the time down
+	case g.ownClock:
+		now = g.now()
 	}
-	return version + uint64(len(l.DependsOn))
+	since = now.Round(0).Sub(k.dated)
+	return since, max(since, age)
+}
+
+// remember stores the denial of a call, unless this Client has changed the limiter since the call was sent. If the call
+// took permits, it first ends the denials of limiters that share a key with this one: they count what was free before.
+func (l *Limiter) remember(b *Batch) {
+	g, k := l.Engine, b.knowledge
+	if g.denials == nil {
+		return
+	}
+	if b.Granted+b.Prefetch.Granted > 0 {
+		g.changes.end(l.DependsOn)
+		k.version += uint64(len(l.DependsOn)) // its own denial counts them
+	}
+	if k.Forecast == nil || k.Denied == 0 || k.version != g.changes.version(l.DependsOn) {
+		return
+	}
+	answer, known := k.Forecast.Denied(k.Denied)
+	d := &denial{k, l.ID, answer.RetryAfter, min(g.denials.maxAge, k.Forecast.Renew()/8)}
+	// By the process's clock: the program's own may panic, and the callers of the next call wait.
+	if remains := d.remains(time.Now()); known && remains > 0 {
+		g.denials.store(d, remains)
+	}
 }

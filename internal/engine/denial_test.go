@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"fmt"
 	"strconv"
 	"testing"
 	"testing/synctest"
@@ -11,12 +10,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func denialOf(g *Engine, id string) *denial {
-	found, ok := g.denials.byID.Load(id)
-	if !ok {
-		return nil
+// cached returns how many denials are remembered.
+func (a *denials) cached() (n int) {
+	for i := range a.places {
+		for place := range a.places[i] {
+			if a.places[i][place].Load() != nil {
+				n++
+			}
+		}
 	}
-	return found.(*denial)
+	return n
 }
 
 // denies reports whether the denial cache denies a permit.
@@ -27,12 +30,12 @@ func denies(l *Limiter) bool {
 
 // deniedNow is a reply of now that denies so many permits for a time.
 func deniedNow(g *Engine, permits int64, after time.Duration) *Batch {
-	outcome := Outcome{Forecast: &view{limit: 10, after: after}, Denied: permits}
-	b := &Batch{Outcome: outcome, sent: sentBatch{at: time.Now()}}
+	k := reported(&view{limit: 10, after: after})
+	k.Denied = permits
 	if now := g.Now(); !now.IsZero() {
-		b.sent.dated = time.UnixMilli(now.UnixMilli())
+		k.dated = time.UnixMilli(now.UnixMilli())
 	}
-	return b
+	return &Batch{Outcome: Outcome{knowledge: k}}
 }
 
 // At the end of a denial, and for permits that it does not cover, Redis is asked.
@@ -56,12 +59,9 @@ func TestDenial_Request_AnsweredWhereTheDenialCoversIt(t *testing.T) {
 	} {
 		runInBubble(t, name, func(t *testing.T) {
 			g := New(Settings{Denials: time.Hour})
-			now := time.Now()
-			g.denials.store(&denial{
-				limiter: named(g, "a"), maxAge: g.denials.maxAge,
-				forecast: &view{limit: test.limit, free: test.free, after: 2 * time.Second},
-				permits:  test.fewest, until: 2 * time.Second, dated: now.Round(0), sent: now,
-			})
+			k := reported(&view{limit: test.limit, free: test.free, after: 2 * time.Second})
+			k.Denied, k.dated = test.fewest, k.asked.Round(0)
+			g.denials.store(&denial{k, "a", 2 * time.Second, g.denials.maxAge}, time.Hour)
 			time.Sleep(test.since)
 			got, denied := named(g, "a").deny(test.ask)
 			require.Equal(t, test.want >= 0, denied)
@@ -136,52 +136,48 @@ func TestDenial_ServerTime_EndsBeforeTheServerCouldGrant(t *testing.T) {
 	})
 }
 
-func TestDenials_Full_RememberNoMore(t *testing.T) {
+// TestDenials_PlacesAreTaken_OldestLeaves: few IDs have the same places.
+func TestDenials_PlacesAreTaken_OldestLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := New(Settings{Denials: time.Hour})
-		const most = 100
-		g.denials.most = most
-		cached := func() int { return size(&g.denials.byID) }
-		for i := range most + 100 {
-			l := named(g, strconv.Itoa(i))
-			l.DependsOn = []string{"s" + l.ID}
-			l.remember(deniedNow(g, 1, 10*time.Second))
+		var ids []string
+		for i := 0; len(ids) <= sameHash; i++ {
+			if id := strconv.Itoa(i); g.denials.of(id) == g.denials.of("0") {
+				ids = append(ids, id)
+			}
 		}
-		assert.Equal(t, most, cached())
-		assert.True(t, denies(named(g, strconv.Itoa(most-1))))
-		assert.False(t, denies(named(g, strconv.Itoa(most))))
-		named(g, "0").remember(deniedNow(g, 1, 20*time.Second)) // one of them again
-		assert.Equal(t, most, cached())
-		change(t.Context(), g, "s1")
-		time.Sleep(sweepEvery)
-		synctest.Wait()
-		room := most - cached()
-		assert.InDelta(t, 1, room, 2, "others may have the same counter")
-		remember := func(name string) {
-			b := deniedNow(g, 1, 10*time.Second)
-			b.sent.version = g.denials.version(named(g, name))
-			named(g, name).remember(b)
+		remember := func(id string, after time.Duration) {
+			b := deniedNow(g, 1, after)
+			b.version = g.changes.version([]string{id})
+			named(g, id).remember(b)
+			time.Sleep(time.Millisecond)
 		}
-		for i := range room {
-			remember(fmt.Sprint("new", i))
+		for _, id := range ids[:sameHash] {
+			remember(id, 10*time.Second)
 		}
-		remember("newer")
-		assert.Equal(t, most, cached())
-		assert.Nil(t, denialOf(g, "newer"))
+		remember(ids[1], 20*time.Second) // one of them again
+		denied := func() (all []bool) {
+			for _, id := range ids {
+				all = append(all, denies(named(g, id)))
+			}
+			return all
+		}
+		assert.Equal(t, []bool{true, true, true, true, false}, denied())
+		remember(ids[sameHash], 10*time.Second)
+		assert.Equal(t, []bool{false, true, true, true, true}, denied())
 
 		time.Sleep(10*time.Second + sweepEvery)
 		synctest.Wait()
-		assert.Equal(t, 1, cached(), "all others have ended")
+		assert.Equal(t, 1, g.denials.cached(), "all others have ended")
 		time.Sleep(10*time.Second + sweepEvery)
 		synctest.Wait()
-		assert.Zero(t, cached())
-		assert.Zero(t, g.denials.count)
+		assert.Zero(t, g.denials.cached())
 		assert.False(t, g.denials.sweeping)
 	})
 }
 
 func TestDenials_Reply_KeptWhereItDeniesForAWhile(t *testing.T) {
-	for name, reply := range map[string]Outcome{
+	for name, reply := range map[string]knowledge{
 		"no permits were denied":     {Forecast: &view{limit: 10, after: time.Second}},
 		"a reply without a forecast": {Denied: 2},
 		"the end is not known":       {Forecast: &view{limit: 10, free: 2, after: time.Second}, Denied: 2},
@@ -190,14 +186,14 @@ func TestDenials_Reply_KeptWhereItDeniesForAWhile(t *testing.T) {
 	} {
 		runInBubble(t, name, func(t *testing.T) {
 			g := New(Settings{Denials: time.Hour})
-			sent := time.Now()
+			reply.asked = time.Now()
 			if name == "it is too old" {
-				sent = time.Unix(0, 0)
+				reply.asked = time.Unix(0, 0)
 			}
-			b := &Batch{Outcome: reply, sent: sentBatch{at: sent, dated: sent.Round(0)}}
+			reply.dated = reply.asked.Round(0)
 			time.Sleep(2 * time.Millisecond)
-			named(g, "a").remember(b)
-			assert.Nil(t, denialOf(g, "a"))
+			named(g, "a").remember(&Batch{Outcome: Outcome{knowledge: reply}})
+			assert.Nil(t, g.denials.get("a"))
 		})
 	}
 	runInBubble(t, "an older reply arrives later", func(t *testing.T) {
@@ -207,8 +203,7 @@ func TestDenials_Reply_KeptWhereItDeniesForAWhile(t *testing.T) {
 		time.Sleep(time.Second)
 		l.remember(deniedNow(g, 5, time.Minute))
 		l.remember(older)
-		assert.EqualValues(t, 5, denialOf(g, "a").permits)
-		change(t.Context(), g, "a")
-		time.Sleep(sweepEvery)
+		assert.EqualValues(t, 5, g.denials.get("a").Denied)
+		time.Sleep(time.Minute + sweepEvery)
 	})
 }

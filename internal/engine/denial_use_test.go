@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,9 +19,9 @@ func change(ctx context.Context, g *Engine, subjects ...string) {
 
 // shareACounter reports whether a change of one key ends the denials of another.
 func shareACounter(g *Engine, keys ...string) bool {
-	counters := make(map[*atomic.Uint64]bool)
+	counters := make(map[*keyChanges]bool)
 	for _, key := range keys {
-		counters[g.denials.counter(key)] = true
+		counters[g.changes.of(key)] = true
 	}
 	return len(counters) < len(keys)
 }

@@ -56,21 +56,20 @@ type Engine struct {
 	ownClock bool             // the program set now, which may panic
 	prefetch time.Duration    // for which permits are prefetched; 0: never
 
-	registry   registry
-	dependents index    // the limiters with a queue or prefetches
-	transfers  sync.Map // the *transfer of each prefetch that is being fetched or released
-	changes    changesInFlight
-	yields     yields
-	callTime   callTime
-	denials    *denials  // nil without a denial cache
-	observer   *observer // nil without an Observer
+	registry  registry
+	transfers transfers // of prefetches that are being fetched or released
+	yields    yields
+	callTime  callTime
+	denials   *denials  // nil without a denial cache
+	changes   *changes  // nil without denials and prefetches
+	observer  *observer // nil without an Observer
 
 	began    time.Time
 	unshared atomic.Int64 // until when calls have no Share: a time.Duration since began
 
 	slow   atomic.Bool  // the last call took long
 	looks  atomic.Int32 // see Look
-	hooked bool         // prefetches, a denial cache or an Observer are configured: see hooks.go
+	hooked bool         // prefetches, a denial cache or an Observer are configured: else no call runs code for them
 
 	// Each Engine has pools of its own: a channel of one synctest bubble must not be used in
 	// another.
@@ -103,7 +102,10 @@ func New(s Settings) *Engine {
 	g.lone.New = g.newLone
 	g.registry.active.seed = maphash.MakeSeed()
 	if s.Denials > 0 {
-		g.denials = &denials{maxAge: s.Denials, most: maxDenials, seed: maphash.MakeSeed()}
+		g.denials = &denials{maxAge: s.Denials, seed: maphash.MakeSeed()}
+	}
+	if s.Denials > 0 || s.Prefetch > 0 {
+		g.changes = &changes{seed: maphash.MakeSeed()}
 	}
 	if o := g.observer; o != nil && o.Places != nil {
 		g.Keeper.Changed = func(name string, change int) { o.Places(Places{Name: name, Change: change}) }

@@ -216,6 +216,7 @@ func (f *fixture) answer(p *server.Peer, command string, words ...string) bool {
 		s.back(x.back, x.of)
 	default:
 		s.take(x, args[0], now)
+		f.note(x, keys[0], args[0])
 	}
 	x.view = view{limit: s.limit, free: s.free(now), every: s.every, now: now, grants: slices.Clone(s.grants)}
 	for _, g := range s.grants {
@@ -223,6 +224,20 @@ func (f *fixture) answer(p *server.Peer, command string, words ...string) bool {
 	}
 	p.WriteBulk(args[0])
 	return true
+}
+
+// note notes that an exchange was answered.
+func (f *fixture) note(x *exchange, key, number string) {
+	last := f.last[key]
+	n, _ := strconv.ParseInt(number, 10, 64)
+	last.reply = max(last.reply, n)
+	if strings.ContainsAny(x.letters, "nx") {
+		last.denial = max(last.denial, n)
+	}
+	if x.prefetched > 0 {
+		last.prefetch = max(last.prefetch, n)
+	}
+	f.last[key] = last
 }
 
 // take decides requests in order. If none is denied, it prefetches at most half of the permits that are free

@@ -19,13 +19,17 @@ type fixture struct {
 	mu       sync.Mutex
 	limiters map[string]*state // by key
 	failure  string            // the error of all calls
+	last     map[string]newest // by key
 }
+
+// newest is the newest exchanges that were answered, that denied a request, and that brought a prefetch.
+type newest struct{ reply, denial, prefetch int64 }
 
 // withServer runs a test with a server in memory and a clock of its own, and fails if a goroutine is
 // left.
 func withServer(t *testing.T, test func(t *testing.T, f *fixture)) {
 	redistest.Run(t, func(t *testing.T, redis *redistest.Fixture) {
-		f := &fixture{Fixture: redis, limiters: make(map[string]*state)}
+		f := &fixture{Fixture: redis, limiters: make(map[string]*state), last: make(map[string]newest)}
 		f.Redis.Server().SetPreHook(f.answer)
 		// Replies on their way arrive before the connection is closed: rueidis may spin until it
 		// has, and no time passes.
@@ -94,7 +98,7 @@ func (f *fixture) free(l *fake) (free int64) {
 }
 
 // idle reports whether an engine holds no state of calls.
-func (g *Engine) idle() bool { return len(g.registry.ids()) == 0 }
+func (g *Engine) idle() bool { return len(g.registry.all()) == 0 }
 
 // idle requires that the engine of a limiter holds no state.
 func (f *fixture) idle(l *fake) {

@@ -34,7 +34,7 @@ func TestLoneCall_OtherCallersOfItsLimiter_ShareACall(t *testing.T) {
 		require.NoError(t, errors.Join(errs...))
 		assert.Equal(t, callers-1, slices.Index(answers, false))
 		assert.LessOrEqual(t, f.Scripts.Load(), int64(1+fastCalls+1))
-		assert.Empty(t, g.registry.ids())
+		assert.True(t, g.idle())
 	})
 }
 
@@ -140,7 +140,7 @@ func TestLoneCall_DenialCache_RemembersItsDenial(t *testing.T) {
 		assert.Equal(t, FromRedis, from())
 		assert.Equal(t, FromMemory, from())
 		f.RequireGranted(l, 1)
-		time.AfterFunc(5*time.Millisecond, func() { g.invalidate(l.ID) })
+		time.AfterFunc(5*time.Millisecond, func() { g.invalidate(l.DependsOn) })
 		assert.Equal(t, FromRedis, from(), "after a grant")
 		assert.Equal(t, FromRedis, from(), "after a change")
 		assert.Equal(t, FromMemory, from())

@@ -26,16 +26,6 @@ type Decision struct {
 	Err          error
 }
 
-// Source is where a decision was made.
-type Source uint8
-
-// The sources.
-const (
-	FromRedis Source = iota
-	FromMemory
-	FromPrefetch
-)
-
 // Call is a call to Redis that asked for permits.
 type Call struct {
 	Limiter             *Limiter
@@ -95,12 +85,9 @@ func (o *observer) count(id string, more int) int {
 
 // Observation observes a call for permits. The zero Observation reports nothing.
 type Observation struct {
-	Charged bool
-
-	observer      *observer
-	limiter       *Limiter
-	permits       int64
-	began, waited time.Duration
+	Decision
+	observer *observer
+	began    time.Duration
 }
 
 // Observe begins to observe a call for permits.
@@ -109,17 +96,16 @@ func (l *Limiter) Observe(permits int64) Observation {
 	if o == nil {
 		return Observation{}
 	}
-	return Observation{observer: o, limiter: l, permits: permits, began: o.clock()}
+	return Observation{Decision{Limiter: l, Permits: permits}, o, o.clock()}
 }
 
 // Report reports the result of the call. The engine does nothing more for the call after that: a
 // hook that panics affects no other caller.
 func (v *Observation) Report(ctx context.Context, granted bool, from Source, err error) {
 	if o := v.observer; o != nil && o.Decision != nil {
-		o.Decision(ctx, Decision{
-			Limiter: v.limiter, Permits: v.permits, Granted: granted && err == nil, Charged: v.Charged,
-			Took: o.clock() - v.began, Waited: v.waited, From: from, Err: err,
-		})
+		d := v.Decision
+		d.Granted, d.Took, d.From, d.Err = granted && err == nil, o.clock()-v.began, from, err
+		o.Decision(ctx, d)
 	}
 }
 
@@ -146,7 +132,7 @@ func (v *Observation) wait(ctx context.Context, wait func() (waited bool, err er
 	}
 	if o.Waiting != nil {
 		report := func(change int) {
-			o.Waiting(ctx, Waiting{Limiter: v.limiter, Change: change, Length: o.count(v.limiter.ID, change)})
+			o.Waiting(ctx, Waiting{Limiter: v.Limiter, Change: change, Length: o.count(v.Limiter.ID, change)})
 		}
 		defer report(-1)
 		report(1)
@@ -154,28 +140,13 @@ func (v *Observation) wait(ctx context.Context, wait func() (waited bool, err er
 	began := o.clock()
 	waited, err := wait()
 	if waited {
-		v.waited = o.clock() - began
+		v.Waited = o.clock() - began
 	}
 	return err
 }
 
-// begin records that a batch is sent. A batch is sent again while its slot moves.
-func (o *observer) begin(l *Limiter, b *Batch) {
-	if o == nil || o.RedisCall == nil {
-		return
-	}
-	if b.sent.call == nil {
-		b.sent.call = &Call{Limiter: l, began: b.sent.at}
-	}
-	permits, _ := b.Wants()
-	b.sent.call.Requests, b.sent.call.Permits = len(b.Requests), permits
-}
-
 // finish sets the result of a call.
 func (c *Call) finish(prefetched int64, err error) {
-	if c == nil {
-		return
-	}
 	if c.Took, c.Err = time.Since(c.began), err; err == nil {
 		c.Prefetched = prefetched
 	}
@@ -193,24 +164,4 @@ func (c *Call) reportAlone() {
 		return
 	}
 	go c.report(context.Background(), c.Limiter)
-}
-
-// assignCall makes the first caller that has not left report the call. The answers are final and
-// the entry is locked.
-func (b *Batch) assignCall() {
-	if b.sent.call == nil {
-		return
-	}
-	for _, r := range b.Requests {
-		if r.state.Load() == answered {
-			r.call, b.sent.call = b.sent.call, nil
-			return
-		}
-	}
-}
-
-// takeCall returns the call of a batch that is still to be reported, if any.
-func (b *Batch) takeCall() (c *Call) {
-	c, b.sent.call = b.sent.call, nil
-	return c
 }

@@ -1,8 +1,12 @@
 package engine
 
 import (
+	"context"
 	"slices"
+	"sync"
 	"time"
+
+	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
 const (
@@ -16,7 +20,9 @@ const (
 // prefetchSet holds the prefetches of a limiter and the demand, which decides how large the next prefetch is.
 // Its entry guards it.
 type prefetchSet struct {
-	limiter        *Limiter         // any of those of the entry
+	keys           []string // that the limiter depends on
+	changes        *changes
+	transfers      *transfers
 	span           time.Duration    // for which permits are prefetched at most
 	prefetches     []activePrefetch // the oldest first
 	newest         activePrefetch   // that arrived, also once it is used up: decisions report its numbers
@@ -39,17 +45,9 @@ type activePrefetch struct {
 	sent   time.Time // when the call was sent: the prefetch began then at the earliest
 }
 
-// expired reports whether the prefetch has ended by either clock: the monotonic one may stand still
-// while the machine sleeps.
+func (s *activePrefetch) remains(now time.Time) time.Duration { return s.Lasts - elapsed(s.sent, now) }
+
 func (s *activePrefetch) expired(now time.Time) bool { return s.remains(now) <= 0 }
-
-func (s *activePrefetch) remains(now time.Time) time.Duration {
-	return s.remainsAfter(now.Sub(s.sent), time.Duration(now.UnixNano()-s.sent.UnixNano()))
-}
-
-func (s *activePrefetch) remainsAfter(monotonic, wall time.Duration) time.Duration {
-	return s.Lasts - max(monotonic, wall)
-}
 
 // take takes the permits of a request from a prefetch and sets the result. It reports whether it did, and
 // whether it is time to fetch the next prefetch. The entry is locked.
@@ -83,11 +81,24 @@ func (h *prefetchSet) grant(s *activePrefetch, ask Ask, result *Result, now time
 	}
 }
 
+// serve serves waiters, in order, and returns those to wake. The entry is locked.
+func (h *prefetchSet) serve(q *queue) (done []*waiter) {
+	now := time.Now()
+	for i := range h.prefetches {
+		s := &h.prefetches[i]
+		for w := q.waiters.first; w != nil && w.Permits <= s.unused && !s.expired(now) &&
+			len(done) < MaxRequests; w = q.waiters.first {
+			h.grant(s, w.Ask, &w.Result, now)
+			w.finish(nil)
+			q.remove(w)
+			done = append(done, w)
+		}
+	}
+	return done
+}
+
 // addToAll is addTo for the requests of a call that was answered.
 func (h *prefetchSet) addToAll(b *Batch) {
-	if h == nil {
-		return
-	}
 	for _, r := range b.Requests {
 		if r.Detail && r.Allowed {
 			h.addTo(&r.Result, r.Ask)
@@ -196,8 +207,7 @@ func (h *prefetchSet) runsOut(s *activePrefetch, now time.Time, remains time.Dur
 // plan sets the prefetch that a batch asks for besides the permits of its requests. It drops prefetches that are used
 // up. The entry is locked.
 func (h *prefetchSet) plan(b *Batch) {
-	b.Prefetch = Prefetch{}
-	if h == nil || h.fetch != nil || h.limiter.Engine.changes.any(h.limiter.DependsOn) {
+	if h.fetch != nil || h.changes.areInFlight(h.keys) {
 		return
 	}
 	if h.prefetches = slices.DeleteFunc(h.prefetches,
@@ -211,62 +221,58 @@ func (h *prefetchSet) plan(b *Batch) {
 	if permits < leastPrefetch {
 		return
 	}
-	b.Prefetch.Permits, b.Prefetch.Span, b.sent.revokes = permits, h.span, h.revokes
-	h.fetch, h.beside = h.beginTransfer(), 0
+	b.Prefetch.Permits, b.Prefetch.Span, b.revokes = permits, h.span, h.revokes
+	h.fetch, h.beside = h.transfers.begin(h.keys), 0
 }
 
-// store counts the permits of a call, and stores its prefetch if it asked for one. It returns the release of a
-// prefetch that must not be used, to be run once the entry is unlocked.
-func (h *prefetchSet) store(b *Batch) (discarded release) {
-	if h == nil {
-		return nil
-	}
+// store counts the permits of a call, and stores its prefetch if it asked for one, or releases it if it must not be
+// used.
+func (h *prefetchSet) store(b *Batch) {
 	h.taken += b.Granted
 	switch {
 	case b.err != nil || b.Forecast == nil:
 		h.free -= b.Granted
-	case b.sent.at.After(h.newest.came):
+	case b.asked.After(h.newest.came):
 		h.free = b.Forecast.Free()
 	default: // Redis may have computed it before the newest prefetch
 		h.free = min(h.free, b.Forecast.Free())
 	}
 	for _, r := range b.Requests {
-		r.sent = b.sent.at
+		r.sent = b.asked
 	}
 	if b.Prefetch.Span == 0 {
 		h.beside += b.Granted
-		return nil
+		return
 	}
 	fetch := h.fetch
-	h.fetch = nil
-	if discarded = h.add(b, fetch); discarded == nil {
-		h.endTransfer(fetch, b.err)
+	if h.fetch = nil; !h.add(b, fetch) {
+		h.transfers.end(fetch, b.err)
 	}
-	return discarded
 }
 
-// add adds the prefetch of a call that asked for one.
-func (h *prefetchSet) add(b *Batch, fetch *transfer) (discarded release) {
+// add adds the prefetch of a call that asked for one. It reports whether it releases the prefetch.
+func (h *prefetchSet) add(b *Batch, fetch *transfer) (released bool) {
 	if b.err != nil {
-		return nil
+		return false
 	}
 	now := time.Now()
-	h.roundTrip = now.Sub(b.sent.at)
+	h.roundTrip = now.Sub(b.asked)
 	if b.Prefetch.Granted == 0 {
-		return nil
+		return false
 	}
 	// The permits of callers that have left belong to the same grant.
-	s := activePrefetch{Prefetch: b.Prefetch, unused: b.Prefetch.Granted + b.LostPermits, sent: b.sent.at}
+	s := activePrefetch{Prefetch: b.Prefetch, unused: b.Prefetch.Granted + b.LostPermits, sent: b.asked}
 	s.came = now
 	clear(b.Lost)
 	b.Lost = b.Lost[:0]
-	if h.revokes != b.sent.revokes || s.expired(now) {
-		return h.release(&s, fetch)
+	if h.revokes != b.revokes || s.expired(now) {
+		h.release(&s, fetch)
+		return true
 	}
 	// Redis may have granted those of calls beside it after the prefetch.
 	h.prefetches, h.newest, h.free, h.taken = append(h.prefetches, s), s, s.Free-h.beside, h.beside
 	h.timer.Reset(h.next(now))
-	return nil
+	return false
 }
 
 // next returns the time until a prefetch expires.
@@ -276,4 +282,103 @@ func (h *prefetchSet) next(now time.Time) time.Duration {
 		next = min(next, h.prefetches[i].remains(now))
 	}
 	return max(next, 0)
+}
+
+// transfer is a prefetch that is being fetched or released. Flush waits for it, and a change of its
+// limiter.
+type transfer struct {
+	keys []string      // that the limiter depends on
+	done chan struct{} // closed once the prefetch is stored or released, or there was none
+	err  error         // set before done is closed
+}
+
+// transfers is a set of transfers.
+type transfers struct{ sync.Map }
+
+func (s *transfers) begin(keys []string) *transfer {
+	t := &transfer{keys: keys, done: make(chan struct{})}
+	s.Store(t, nil)
+	return t
+}
+
+func (s *transfers) end(t *transfer, err error) {
+	t.err = err
+	s.Delete(t)
+	close(t.done)
+}
+
+// of returns the transfers of limiters that depend on one of these keys.
+func (s *transfers) of(keys []string) (all []*transfer) {
+	for _, t := range s.all() {
+		if slices.ContainsFunc(t.keys, func(key string) bool { return slices.Contains(keys, key) }) {
+			all = append(all, t)
+		}
+	}
+	return all
+}
+
+func (s *transfers) all() (all []*transfer) {
+	for t := range s.Range {
+		all = append(all, t.(*transfer)) //nolint:errcheck,forcetypeassert // nothing else is there
+	}
+	return all
+}
+
+// longTransfer is how long others wait for a prefetch in transit: about as long as a call whose slot
+// moves. A release goes on after that. If only the link is slow, a call that is sent then is
+// behind it on the connection.
+const longTransfer = 250 * time.Millisecond
+
+// await waits for transfers until ctx is done, but at most longTransfer. They go on.
+func await(ctx context.Context, all []*transfer) {
+	ctx, cancel := context.WithTimeout(ctx, longTransfer)
+	defer cancel()
+	for _, t := range all {
+		select {
+		case <-t.done:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// release returns the unused permits of a prefetch to Redis, on a goroutine of its own. If that fails, they expire. It
+// ends the transfer that has fetched the prefetch, or a new one if that is nil. It returns nil if no permit is unused.
+func (h *prefetchSet) release(s *activePrefetch, t *transfer) *transfer {
+	permits, refund := s.unused, s.Refund
+	if s.unused = 0; permits == 0 {
+		return nil
+	}
+	if t == nil {
+		t = h.transfers.begin(h.keys)
+	}
+	go func() {
+		err := redisx.ErrNoReply // until it returns
+		defer func() { h.transfers.end(t, err) }()
+		err = refund(Unattended(context.Background()), permits)
+	}()
+	return t
+}
+
+// revokeFor revokes all prefetches if their permits and those that are free in Redis are together
+// enough for a request that neither could grant alone. The entry is locked.
+func (h *prefetchSet) revokeFor(permits int64) []*transfer {
+	left := h.unused(time.Now())
+	if left == 0 || permits > h.free+left {
+		return nil
+	}
+	return h.revoke()
+}
+
+// revoke releases all prefetches. The entry is locked.
+func (h *prefetchSet) revoke() (all []*transfer) {
+	h.revokes++
+	for i := range h.prefetches {
+		if t := h.release(&h.prefetches[i], nil); t != nil {
+			all = append(all, t)
+		}
+	}
+	clear(h.prefetches)
+	h.prefetches = h.prefetches[:0]
+	return all
 }

@@ -11,37 +11,19 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestPrefetch_EitherClockPassesItsEnd_IsOver: the monotonic clock counts if the wall clock was set
-// back, and the wall clock if the machine slept.
-func TestPrefetch_EitherClockPassesItsEnd_IsOver(t *testing.T) {
-	s := activePrefetch{Prefetch: Prefetch{Lasts: time.Second}}
-	for _, test := range []struct {
-		wall, monotonic, remains time.Duration
-	}{
-		{999 * time.Millisecond, 999 * time.Millisecond, time.Millisecond},
-		{time.Hour, 0, time.Second - time.Hour},
-		{-time.Hour, 0, time.Second},
-		{-time.Hour, time.Second, 0},
-	} {
-		assert.Equal(t, test.remains, s.remainsAfter(test.monotonic, test.wall), "%+v", test)
-	}
-	s.sent = time.Now()
-	for after, expired := range map[time.Duration]bool{time.Second - 1: false, time.Second: true} {
-		assert.Equal(t, expired, s.expired(s.sent.Add(after)))
-		assert.Equal(t, expired, s.expired(s.sent.Add(after).Round(0)), "by the wall clock alone")
-	}
-}
-
 // prefetched returns a limiter without a Redis, and its entry with prefetches.
 func prefetched(prefetches ...activePrefetch) (*Limiter, *entry) {
 	l := named(New(Settings{Prefetch: time.Hour}), "name")
 	l.Prefetches = true
 	e := l.Engine.registry.lockEntry(l)
 	defer e.mu.Unlock()
-	l.ensureLeases(e, 0)
+	l.countDemand(e, 0)
 	e.prefetches.prefetches = prefetches
 	return l, e
 }
+
+// sentNow is the outcome of a call that is sent now.
+func sentNow() Outcome { return Outcome{knowledge: knowledge{asked: time.Now()}} }
 
 // TestPrefetch_TimerIsLate_IsNotUsed: a process that was stopped runs its callers first. The clock
 // stands still, and the prefetch ends at this moment or one nanosecond later.
@@ -54,7 +36,7 @@ func TestPrefetch_TimerIsLate_IsNotUsed(t *testing.T) {
 			assert.Equal(t, left > 0, l.fromPrefetch(Ask{Permits: 1}, new(Result)))
 			q := &queue{}
 			q.waiters.push(&waiter{Request: Request{Ask: Ask{Permits: 1}}})
-			assert.Equal(t, left > 0, q.serveFrom(h) != nil)
+			assert.Equal(t, left > 0, h.serve(q) != nil)
 			if left > 0 {
 				assert.Zero(t, h.prefetches[0].unused)
 			}
@@ -148,32 +130,31 @@ func TestPrefetch_CannotBeUsed_IsReturned(t *testing.T) {
 			l, e := prefetched()
 			h := e.prefetches
 			h.demanded = 130
-			b := &Batch{sent: sentBatch{at: time.Now()}, Requests: []*Request{{Ask: Ask{Permits: 30}}}}
+			b := &Batch{Outcome: sentNow(), Requests: []*Request{{Ask: Ask{Permits: 30}}}}
 			h.plan(b)
 			require.Equal(t, int64(100), b.Prefetch.Permits)
 			fetch := h.fetch
 			if test.lasts > 0 {
-				assert.Empty(t, h.revoke(nil))
+				assert.Empty(t, h.revoke())
 			}
 			returned := int64(0)
 			b.Prefetch.Granted, b.Prefetch.Lasts = test.granted, test.lasts
 			b.Prefetch.Refund = func(_ context.Context, permits int64) error {
-				assert.Equal(t, 1, size(&l.Engine.transfers), "it has not ended")
+				assert.Equal(t, 1, len(l.Engine.transfers.all()), "it has not ended")
 				returned = permits
 				return test.refund
 			}
 			b.err = test.call
-			discarded := h.store(b)
-			if test.granted > 0 && test.call == nil {
-				discarded(t.Context())
+			h.store(b)
+			<-fetch.done
+			if test.call == nil {
 				assert.Equal(t, test.granted, returned)
 			} else {
-				assert.Nil(t, discarded)
+				assert.Zero(t, returned)
 			}
-			<-fetch.done
 			assert.Equal(t, test.want, fetch.err)
 			assert.Nil(t, h.fetch, "the next call may fetch a prefetch")
-			assert.Zero(t, size(&l.Engine.transfers))
+			assert.Zero(t, len(l.Engine.transfers.all()))
 			assert.Empty(t, h.prefetches)
 		})
 	}
@@ -184,13 +165,13 @@ func TestPrefetch_CannotBeUsed_IsReturned(t *testing.T) {
 func TestPrefetch_ArrivesWhileCallersWait_ServesThemFirst(t *testing.T) {
 	l, e := prefetched()
 	h := e.prefetches
-	h.fetch = h.beginTransfer()
+	h.fetch = h.transfers.begin(h.keys)
 	waiting := &waiter{Request: Request{Ask: Ask{Permits: 1}}, done: make(chan struct{}, 1)}
 	q := &queue{woken: make(chan struct{}, 1)}
 	q.waiters.push(waiting)
 	q.wanted = 1
 	e.queue, e.calls = q, 1
-	b := &Batch{sent: sentBatch{at: time.Now()}, Prefetch: Prefetch{Span: time.Hour, Granted: 2, Lasts: time.Hour}}
+	b := &Batch{Outcome: sentNow(), Prefetch: Prefetch{Span: time.Hour, Granted: 2, Lasts: time.Hour}}
 	l.Engine.hooked = true
 	l.endShared(t.Context(), e, b)
 	assert.Len(t, q.woken, 1, "the queue is woken")
@@ -202,7 +183,7 @@ func TestPrefetch_ArrivesWhileCallersWait_ServesThemFirst(t *testing.T) {
 	}
 	assert.Zero(t, fetched(), "by another call: free permits are for the waiters")
 
-	assert.Equal(t, []*waiter{waiting}, q.serveFrom(h))
+	assert.Equal(t, []*waiter{waiting}, h.serve(q))
 	assert.Equal(t, []any{true, int64(1), FromPrefetch}, []any{waiting.Allowed, waiting.Granted, waiting.From})
 	e.queue = nil
 	assert.Equal(t, time.Hour, fetched())
@@ -220,10 +201,10 @@ func TestChange_PrefetchInTransit_WaitsForIt(t *testing.T) {
 		"it has expired": func(l *Limiter, e *entry, s activePrefetch) {
 			s.sent = time.Now().Add(-s.Lasts)
 			e.prefetches.prefetches = append(e.prefetches.prefetches, s)
-			go l.expireLeases(e, e.prefetches)
+			go l.expire(e, e.prefetches)
 		},
 		"it arrives": func(_ *Limiter, e *entry, s activePrefetch) {
-			b, h := &Batch{sent: sentBatch{at: time.Now()}}, e.prefetches
+			b, h := &Batch{Outcome: sentNow()}, e.prefetches
 			h.demanded = 100
 			h.plan(b)
 			require.NotNil(t, h.fetch)
@@ -232,7 +213,7 @@ func TestChange_PrefetchInTransit_WaitsForIt(t *testing.T) {
 				b.Prefetch.Granted, b.Prefetch.Span = s.unused, s.Lasts
 				e.mu.Lock()
 				defer e.mu.Unlock()
-				h.store(b).runLater()
+				h.store(b)
 			})
 		},
 	} {
@@ -269,11 +250,11 @@ func TestChange_PrefetchInTransit_WaitsForIt(t *testing.T) {
 func TestChange_PrefetchCannotBeReturned_GoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := named(New(Settings{Prefetch: time.Hour}), "a")
-		h := &prefetchSet{limiter: l}
+		h := &prefetchSet{keys: l.DependsOn, transfers: &l.Engine.transfers}
 		h.release(&activePrefetch{unused: 5, Prefetch: Prefetch{Refund: func(context.Context, int64) error {
 			time.Sleep(time.Minute)
 			return nil
-		}}}, nil).runLater()
+		}}}, nil)
 		begin := time.Now()
 		change(t.Context(), l.Engine, "b")
 		assert.Zero(t, time.Since(begin), "it is no prefetch of that limiter")
@@ -306,18 +287,18 @@ func TestPrefetch_RepliesOutOfOrder_CountOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, e := prefetched()
 		h := e.prefetches
-		h.fetch = h.beginTransfer()
+		h.fetch = h.transfers.begin(h.keys)
 		older, prefetch := new(Batch), new(Batch)
-		older.sent.at = time.Now()
+		older.asked = time.Now()
 		time.Sleep(time.Millisecond)
-		prefetch.sent.at = time.Now()
+		prefetch.asked = time.Now()
 		time.Sleep(time.Millisecond)
 		prefetch.Prefetch = Prefetch{Span: time.Hour, Lasts: time.Hour, Granted: 400, Limit: 1000, Free: 500}
 		older.Forecast, prefetch.Forecast = &view{free: 900}, &view{free: 500}
 		older.Requests = []*Request{new(Request)}
 		older.Requests[0].Answer = Answer{Limit: 1000, Remaining: 900}
-		require.Nil(t, h.store(prefetch))
-		require.Nil(t, h.store(older))
+		h.store(prefetch)
+		h.store(older)
 		result := older.Requests[0].Result
 		h.addTo(&result, Ask{Detail: true})
 		assert.EqualValues(t, 900, result.Remaining)

@@ -145,9 +145,10 @@ func TestQueue_WaitersArriveAndLeave_SumsMatch(t *testing.T) {
 	for range 5000 {
 		switch n := random.IntN(9); {
 		case n < 4:
-			w := &waiter{Request: Request{Ask: Ask{Permits: 1 + random.Int64N(25)}}, done: make(chan struct{}, 1)}
+			now := time.Now()
+			w := &waiter{Request: Request{Ask: Ask{Permits: 1 + random.Int64N(25)}}, done: make(chan struct{}, 1), since: now}
 			if random.IntN(2) == 0 {
-				w.deadline = time.Now().Add(time.Duration(random.IntN(10)) * time.Second)
+				w.deadline = now.Add(time.Duration(random.IntN(10)) * time.Second)
 			}
 			q.add(w)
 			all = append(all, w)
@@ -156,36 +157,33 @@ func TestQueue_WaitersArriveAndLeave_SumsMatch(t *testing.T) {
 				withdraw(e, w, new(Result))
 			}
 		case n == 6 && !inCall && q.waiters.first != nil:
-			q.fillBatch(shortestCall, false)
+			q.fillBatch(shortestCall, false, time.Now())
 			inCall = true
 		case inCall:
 			inCall = false
 			err := []error{nil, nil, nil, errors.New("OOM")}[random.IntN(4)]
 			q.batch.Forecast = &view{limit: 20, after: 2 * time.Second, every: time.Second}
 			q.batch.Requests[0].Allowed = random.IntN(2) == 0
-			q.batch.err, q.batch.queue, q.batch.Lost = err, q, nil
+			q.batch.err, q.batch.Ordered, q.batch.Lost = err, true, nil
 			l.finishRequests(&q.batch)
-			q.wakeAll(q.applyReply(new(callTime)))
-			l.endUnservable(e, q)
+			q.wakeAll(append(q.applyReply(new(callTime), time.Now()), l.endUnservable(q, time.Now())...))
 		}
 		all = slices.DeleteFunc(all, func(w *waiter) bool { return w.state.Load() >= answered })
-		var wanted, ahead int64
+		var wanted int64
 		w := q.waiters.first
 		for _, want := range all {
 			require.Same(t, want, w)
-			if q.unchecked != nil && w.arrival < q.unchecked.arrival {
-				ahead += w.Permits
+			if random.IntN(len(all)) == 0 {
+				first, ahead := q.after(w.arrival - 1)
+				require.Same(t, w, first)
+				require.Equal(t, wanted, ahead, "wanted by those before it")
 			}
 			wanted += w.Permits
 			w = w.next
 		}
 		require.Nil(t, w)
 		require.Equal(t, wanted, q.wanted, "wanted by all")
-		if q.unchecked != nil {
-			require.Equal(t, ahead, q.ahead, "wanted by those before the first unchecked")
-			require.Contains(t, all, q.unchecked)
-		}
-		require.EqualValues(t, len(all), q.batch.sent.callers.Load())
+		require.EqualValues(t, len(all), q.batch.callers.Load())
 	}
 }
 
@@ -213,7 +211,7 @@ func TestQueue_KeyChanges_QueueCallsAgain(t *testing.T) {
 		q.done.Wait()
 		assert.Equal(t, []string{"waiter at 0s"}, q.said())
 		synctest.Wait()
-		assert.Zero(t, size(&l.Engine.dependents.ids), "no state of callers that do not wait")
+		assert.Zero(t, size(&l.Engine.registry.index.keys), "no state of callers that do not wait")
 	})
 }
 

@@ -4,64 +4,22 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 )
-
-// index maps keys to the IDs of the limiters that depend on them.
-type index struct {
-	mu  sync.Mutex
-	ids sync.Map // key -> []string; unlike a map, it frees the memory of removed keys
-}
-
-// get returns the IDs of a key. The index is locked.
-func (x *index) get(key string) []string {
-	found, _ := x.ids.Load(key)
-	ids, _ := found.([]string)
-	return ids
-}
-
-func (x *index) add(l *Limiter) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	for _, key := range l.DependsOn {
-		x.ids.Store(key, append(x.get(key), l.ID))
-	}
-}
-
-// remove reverts add.
-func (x *index) remove(l *Limiter) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	for _, key := range l.DependsOn {
-		ids := x.get(key)
-		if at := slices.Index(ids, l.ID); at >= 0 {
-			ids = slices.Delete(ids, at, at+1)
-		}
-		if len(ids) == 0 {
-			x.ids.Delete(key)
-		} else {
-			x.ids.Store(key, ids)
-		}
-	}
-}
-
-// of returns the IDs of the limiters that depend on a key.
-func (x *index) of(key string) []string {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return slices.Clone(x.get(key))
-}
 
 // registry holds the state of limiters: an entry for each ID that has shared calls in flight, waiters or
 // prefetches, and none for any other.
 type registry struct {
 	entries sync.Map // ID -> *entry
 	active  activities
+	index   index // of the entries with a queue or prefetches
 }
 
 // entry is the state of one limiter.
 type entry struct {
 	mu       sync.Mutex
 	id       string
+	keys     []string      // under which the index has it, or nil
 	removed  bool          // from the registry
 	activity *atomic.Int32 // of its ID: see activities.of
 
@@ -96,42 +54,131 @@ func (n *registry) lockExisting(id string) *entry {
 		return nil
 	}
 	e := found.(*entry) //nolint:errcheck,forcetypeassert // nothing else is there
-	e.mu.Lock()
-	if e.removed {
-		e.mu.Unlock()
-		return nil
+	if e.mu.Lock(); !e.removed {
+		return e
 	}
-	return e
+	e.mu.Unlock()
+	return nil
 }
 
-// ids returns the IDs that have an entry.
-func (n *registry) ids() (ids []string) {
-	for id := range n.entries.Range {
-		ids = append(ids, id.(string)) //nolint:errcheck,forcetypeassert // nothing else is there
+// all returns all entries.
+func (n *registry) all() (all []*entry) {
+	for _, e := range n.entries.Range {
+		all = append(all, e.(*entry)) //nolint:errcheck,forcetypeassert // nothing else is there
 	}
-	return ids
+	return all
 }
 
 // unlockEntry unlocks an entry, and removes it if it is idle.
 func (n *registry) unlockEntry(e *entry) {
-	if e.idle() {
+	if e.first == nil && e.calls == 0 && e.queue == nil && e.prefetches == nil {
 		e.removed = true
+		n.index.remove(e)
 		n.entries.Delete(e.id)
 		e.activity.Add(-1)
 	}
 	e.mu.Unlock()
 }
 
-func (e *entry) idle() bool {
-	return e.first == nil && e.calls == 0 && e.queue == nil && e.prefetches == nil
-}
-
 // push appends a batch to those that collect requests.
 func (e *entry) push(b *Batch) {
 	if e.last != nil {
-		e.last.open.next = b
+		e.last.next = b
 	} else {
 		e.first = b
 	}
 	e.last = b
+}
+
+// countDemand counts permits that callers ask for, for the next prefetch. The entry is locked.
+func (l *Limiter) countDemand(e *entry, permits int64) {
+	now := time.Now()
+	if e.prefetches == nil {
+		g := l.Engine
+		h := &prefetchSet{keys: l.DependsOn, changes: g.changes, transfers: &g.transfers, span: g.prefetch, spanBegan: now}
+		h.timer = time.AfterFunc(g.prefetch, func() { l.expire(e, h) })
+		e.prefetches = h
+		g.registry.index.add(e, l.DependsOn)
+	}
+	e.prefetches.countDemand(now, permits)
+}
+
+// expire releases the unused permits of expired prefetches. Without demand it removes the prefetch set.
+func (l *Limiter) expire(e *entry, h *prefetchSet) {
+	e.mu.Lock()
+	if e.prefetches != h {
+		e.mu.Unlock()
+		return
+	}
+	now := time.Now()
+	kept := h.prefetches[:0]
+	for i := range h.prefetches {
+		if s := h.prefetches[i]; !s.expired(now) && s.unused > 0 {
+			kept = append(kept, s)
+		} else {
+			h.release(&s, nil)
+		}
+	}
+	clear(h.prefetches[len(kept):])
+	h.prefetches = kept
+	if len(kept) > 0 || h.fetch != nil || h.demand(now) > 0 {
+		h.timer.Reset(h.next(now))
+	} else {
+		e.prefetches = nil
+	}
+	l.Engine.registry.unlockEntry(e)
+}
+
+// index maps keys to the entries of the limiters that depend on them.
+type index struct {
+	mu   sync.Mutex
+	keys sync.Map // key -> []*entry; unlike a map, it frees the memory of removed keys
+}
+
+// get returns the entries of a key. The index is locked.
+func (x *index) get(key string) []*entry {
+	found, _ := x.keys.Load(key)
+	entries, _ := found.([]*entry)
+	return entries
+}
+
+// add adds an entry under the keys of its limiter, unless it is there. The entry is locked.
+func (x *index) add(e *entry, keys []string) {
+	if e.keys != nil {
+		return
+	}
+	e.keys = keys
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, key := range keys {
+		x.keys.Store(key, append(x.get(key), e))
+	}
+}
+
+// remove removes an entry, if it is there. The entry is locked.
+func (x *index) remove(e *entry) {
+	if e.keys == nil {
+		return
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, key := range e.keys {
+		entries := x.get(key)
+		if at := slices.Index(entries, e); at >= 0 {
+			entries = slices.Delete(entries, at, at+1)
+		}
+		if len(entries) == 0 {
+			x.keys.Delete(key)
+		} else {
+			x.keys.Store(key, entries)
+		}
+	}
+	e.keys = nil
+}
+
+// of returns the entries of the limiters that depend on a key.
+func (x *index) of(key string) []*entry {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return slices.Clone(x.get(key))
 }

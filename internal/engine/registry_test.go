@@ -34,9 +34,10 @@ func TestRegistry_PeakOfNamesOver_FreesItsMemory(t *testing.T) {
 					n.unlockEntry(e)
 				}
 			}
-			names(0, func(e *entry, l *Limiter) { e.calls = 1; g.dependents.add(l) })
-			names(stay, func(e *entry, l *Limiter) { e.calls = 0; g.dependents.remove(l) })
-			assert.Len(t, n.ids(), stay)
+			names(0, func(e *entry, l *Limiter) { e.calls = 1; n.index.add(e, l.DependsOn) })
+			names(stay, func(e *entry, _ *Limiter) { e.calls = 0 })
+			assert.Len(t, n.all(), stay)
+			assert.Equal(t, stay, size(&n.index.keys))
 			assert.Less(t, heap()-before, int64(200_000))
 			runtime.KeepAlive(g)
 		})
@@ -71,7 +72,7 @@ func TestRegistry_EntryRemovedBeforeACallerLocksIt_CallerGetsAnother(t *testing.
 				assert.False(t, other.removed)
 				n.unlockEntry(other)
 			}
-			assert.Empty(t, n.ids())
+			assert.Empty(t, n.all())
 		}
 	})
 }

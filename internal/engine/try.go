@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"hash/maphash"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -29,6 +28,106 @@ func (l *Limiter) TryOnce(ctx context.Context, ask Ask, result *Result) (unused 
 	return l.callRedis(ctx, ask, result)
 }
 
+// tryHooked is Try with prefetches, the denial cache and the report of the decision.
+func (l *Limiter) tryHooked(ctx context.Context, ask Ask, result *Result) error {
+	observation, reported := l.Observe(ask.Most()), false
+	defer result.returnUnless(&reported)
+	err := l.tryUnobserved(ctx, ask, result)
+	if result.Allowed {
+		observation.Permits = result.Granted
+	}
+	observation.Report(ctx, result.Allowed, result.From, err)
+	reported = true
+	return err
+}
+
+// returnUnless returns what a call holds, unless it was reported: a hook has panicked, and the caller does not get the
+// result.
+func (r *Result) returnUnless(reported *bool) {
+	if !*reported {
+		r.Hold.Return()
+	}
+}
+
+// tryUnobserved is Try without a report of the decision.
+func (l *Limiter) tryUnobserved(ctx context.Context, ask Ask, result *Result) error {
+	for mayRevoke := true; ; mayRevoke = false { // at most twice
+		if l.fromPrefetch(ask, result) {
+			return nil
+		}
+		if l.Engine.denials != nil {
+			if cached, denied := l.deny(ask); denied {
+				*result = cached
+				return nil
+			}
+		}
+		var err error
+		if l.prefetches() {
+			err = l.share(ctx, ask, result) // a shared call can bring a prefetch
+		} else {
+			_, err = l.callRedis(ctx, ask, result)
+		}
+		if err != nil {
+			return err
+		}
+		revoked := l.addPrefetched(ask, result, mayRevoke)
+		if revoked == nil {
+			return nil
+		}
+		await(ctx, revoked) // if a release fails, the next call shows what is free
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+}
+
+// fromPrefetch answers a request from the prefetches of this process, if it can, and fetches the next
+// prefetch in time. While the limiter has waiters, it serves no other caller: waiters come first.
+func (l *Limiter) fromPrefetch(ask Ask, result *Result) (ok bool) {
+	if !l.prefetches() {
+		return false
+	}
+	e := l.Engine.registry.lockExisting(l.ID)
+	if e == nil {
+		return false
+	}
+	fetch := false
+	if e.prefetches != nil && e.queue == nil {
+		ok, fetch = e.prefetches.take(ask, result)
+	}
+	fetch = fetch && l.Engine.reserveCall(e)
+	if fetch && e.first == nil {
+		e.push(l.Engine.batches.Get().(*Batch)) //nolint:errcheck,forcetypeassert // nothing else is there
+	}
+	e.mu.Unlock()
+	if fetch {
+		go l.sendBatches(context.Background(), e, false)
+	}
+	return ok
+}
+
+// addPrefetched adds the prefetched permits to a result of Redis: they are free, too. Together with the permits
+// that are free in Redis, they may be enough for a denied request. Then, if it may, addPrefetched revokes
+// the prefetches. The request is to be repeated after that.
+func (l *Limiter) addPrefetched(ask Ask, result *Result, mayRevoke bool) []*transfer {
+	counts := ask.UpTo > 0 || ask.Detail
+	if !l.prefetches() || result.Allowed && !counts {
+		return nil
+	}
+	e := l.Engine.registry.lockExisting(l.ID)
+	if e == nil {
+		return nil
+	}
+	defer l.Engine.registry.unlockEntry(e)
+	if counts && e.prefetches != nil && e.queue == nil {
+		e.prefetches.addTo(result, ask)
+	}
+	if result.Allowed || ask.UpTo > 0 || !mayRevoke || e.prefetches == nil {
+		return nil
+	}
+	return e.prefetches.revokeFor(ask.Permits)
+}
+
 // callRedis asks Redis: with a call of its own if no other call of the limiter is known, else with a shared one. An
 // entry and a shared batch would cost a lone caller more than the rest of its call. unused is that of TryOnce.
 func (l *Limiter) callRedis(ctx context.Context, ask Ask, result *Result) (unused bool, err error) {
@@ -39,20 +138,20 @@ func (l *Limiter) callRedis(ctx context.Context, ask Ask, result *Result) (unuse
 	}
 	b := g.lone.Get().(*Batch) //nolint:errcheck,forcetypeassert // nothing else is there
 	r := b.Requests[0]
-	r.Ask, b.activity = ask, activity
+	r.Ask = ask
 	r.state.Store(inFlight)
-	b.sent.callers.Store(1)
+	b.callers.Store(1)
 	ended := ctx.Done()
 	if ended == nil {
-		l.runLone(ctx, b)
+		l.runLone(ctx, b, activity)
 	} else {
-		go l.runLone(ctx, b)
+		go l.runLone(ctx, b, activity)
 	}
 	select {
 	case <-b.done:
 	case <-ended:
 		if r.state.CompareAndSwap(inFlight, abandoned) {
-			b.sent.callers.Store(0)
+			b.callers.Store(0)
 			return false, ctx.Err()
 		}
 		<-b.done
@@ -63,9 +162,9 @@ func (l *Limiter) callRedis(ctx context.Context, ask Ask, result *Result) (unuse
 }
 
 // runLone makes the call of a lone batch.
-func (l *Limiter) runLone(ctx context.Context, b *Batch) {
+func (l *Limiter) runLone(ctx context.Context, b *Batch, activity *atomic.Int32) {
 	b.err = redisx.ErrNoReply // unless the call returns
-	defer l.endLone(ctx, b)
+	defer l.endLone(ctx, b, activity)
 	if _, limited := ctx.Deadline(); limited || ctx.Done() != nil { // else the caller cannot leave
 		ctx = b.context(ctx)
 	}
@@ -73,17 +172,15 @@ func (l *Limiter) runLone(ctx context.Context, b *Batch) {
 }
 
 // endLone ends a lone call.
-func (l *Limiter) endLone(ctx context.Context, b *Batch) {
+func (l *Limiter) endLone(ctx context.Context, b *Batch, activity *atomic.Int32) {
 	if b.err != nil {
 		l.explainAbort(ctx, b)
 	}
 	l.finishRequests(b)
+	activity.Add(-1)
 	if l.Engine.hooked {
-		l.hookAnswer(nil, b)
-	}
-	b.activity.Add(-1)
-	if l.Engine.hooked {
-		l.hookEnd(b)
+		l.remember(b)
+		b.takeCall().reportAlone() // if no caller does
 	}
 	if len(b.Lost) > 0 {
 		l.refundLost(ctx, b)
@@ -91,21 +188,6 @@ func (l *Limiter) endLone(ctx context.Context, b *Batch) {
 	if b.Requests[0].state.Load() == answered { // else its caller has left
 		b.done <- struct{}{}
 	}
-}
-
-// activities counts the lone calls and the entries, by a hash of their IDs. crowdedBit is set beside that number
-// if the last shared call of a limiter had several callers, or was not its only call. Then callers
-// share calls at once.
-type activities struct {
-	seed   maphash.Seed
-	counts [1 << 14]atomic.Int32
-}
-
-const crowdedBit = 1 << 30
-
-// of returns the counter of an ID. Few others have the same.
-func (a *activities) of(id string) *atomic.Int32 {
-	return &a.counts[maphash.String(a.seed, id)%uint64(len(a.counts))]
 }
 
 // newLone returns a batch for a lone call.
@@ -133,7 +215,9 @@ func (l *Limiter) share(ctx context.Context, ask Ask, result *Result) error {
 	r.state.Store(queued)
 	e := g.registry.lockEntry(l)
 	if g.hooked && l.prefetches() {
-		l.countForPrefetch(e, r)
+		l.countDemand(e, r.Permits)
+		// A denial then reports the free permits, which together with the prefetched ones may be enough.
+		r.Detail = r.Detail || e.prefetches.unused(time.Now()) > 0
 	}
 	b := l.addRequest(e, r)
 	sends := g.reserveCall(e)
@@ -172,10 +256,9 @@ func (l *Limiter) share(ctx context.Context, ask Ask, result *Result) error {
 // for the callers that a reply has woken, but for no more than fullBatch. Otherwise all callers
 // would share one call, and all would be idle while it is in flight. make bench measures it.
 const (
-	maxCalls  = 8                // calls in flight if calls are slow
-	fastCalls = 2                // calls in flight if they are fast
-	slowCall  = time.Millisecond // calls are slow if the last one took as long
-	fullBatch = 128              // callers of a call that no longer waits for others to join
+	maxCalls  = 8   // calls in flight if the last one was slow: see slowCall
+	fastCalls = 2   // calls in flight if it was fast
+	fullBatch = 128 // callers of a call that no longer waits for others to join
 )
 
 // reserveCall reports whether another call for the limiter may be sent, and counts it. The entry is
@@ -210,13 +293,13 @@ func (l *Limiter) addRequest(e *entry, r *Request) *Batch {
 	g := l.Engine
 	b := e.last
 	// The permits of a call fit into 32 bits of a member.
-	if b == nil || len(b.Requests) >= MaxRequests || r.Most() > MaxPermits-b.open.permits {
+	if b == nil || len(b.Requests) >= MaxRequests || r.Most() > MaxPermits-b.permits {
 		b = g.batches.Get().(*Batch) //nolint:errcheck,forcetypeassert // nothing else is there
 		e.push(b)
 	}
 	r.batch = b
 	b.Requests = append(b.Requests, r)
-	b.open.permits += r.Most()
+	b.permits += r.Most()
 	return b
 }
 
@@ -235,8 +318,8 @@ func (l *Limiter) dispatch(e *entry) *Batch {
 	} else if crowded && !shared {
 		e.activity.And(^crowdedBit)
 	}
-	if g.hooked {
-		l.hookDispatch(e, b)
+	if e.prefetches != nil && e.queue == nil { // else free permits are for the waiters
+		e.prefetches.plan(b)
 	}
 	e.mu.Unlock()
 	return b
@@ -252,14 +335,14 @@ func (e *entry) collected() int {
 // takeFirst removes the first batch, whose requests are in flight from then on. The entry is locked.
 func (e *entry) takeFirst() *Batch {
 	b := e.first
-	if e.first = b.open.next; e.first == nil {
+	if e.first = b.next; e.first == nil {
 		e.last = nil
 	}
-	b.open.next, e.dispatching = nil, false
+	b.next, e.dispatching = nil, false
 	for _, r := range b.Requests {
 		r.state.Store(inFlight)
 	}
-	b.sent.callers.Store(int32(len(b.Requests)))
+	b.callers.Store(int32(len(b.Requests)))
 	return b
 }
 
@@ -290,9 +373,11 @@ func (l *Limiter) endShared(ctx context.Context, e *entry, b *Batch) (again bool
 	g, aborted := l.Engine, b.err != nil && l.explainAbort(ctx, b)
 	e.mu.Lock()
 	l.finishRequests(b)
-	var discarded release
-	if g.hooked {
-		discarded = l.hookAnswer(e, b)
+	if e.prefetches != nil {
+		e.prefetches.store(b)
+		if b.Prefetch.Granted > 0 && e.queue != nil {
+			e.queue.wake() // its waiters are served from the prefetch first
+		}
 	}
 	if again = e.endCall(); again && aborted {
 		again = false
@@ -300,8 +385,8 @@ func (l *Limiter) endShared(ctx context.Context, e *entry, b *Batch) (again bool
 	}
 	g.registry.unlockEntry(e)
 	if g.hooked {
-		l.hookEnd(b)
-		discarded.runLater()
+		l.remember(b)
+		b.takeCall().reportAlone() // if no caller does
 	}
 	if len(b.Lost) > 0 {
 		l.refundLost(ctx, b)
@@ -316,7 +401,7 @@ func (b *Batch) wakeShared() {
 	clear(b.Requests)
 	clear(b.Lost)
 	done := b.done
-	b.Requests, b.Prefetch, b.done, b.open = b.Requests[:0], Prefetch{}, nil, openBatch{}
+	b.Requests, b.Prefetch, b.done, b.permits = b.Requests[:0], Prefetch{}, nil, 0
 	b.Outcome = Outcome{Lost: b.Lost[:0]}
 	if done != nil {
 		close(done)
@@ -333,11 +418,11 @@ func abandon(e *entry, r *Request) bool {
 		return false
 	case queued:
 		b := r.batch
-		b.open.permits -= r.Most()
+		b.permits -= r.Most()
 		at := slices.Index(b.Requests, r)
 		b.Requests = slices.Delete(b.Requests, at, at+1)
 	case inFlight:
-		r.batch.sent.callers.Add(-1)
+		r.batch.callers.Add(-1)
 	}
 	r.state.Store(abandoned)
 	return true

@@ -31,6 +31,22 @@ func (l *Limiter) Wait(ctx context.Context, ask Ask, deadline time.Time, result 
 	return true, nil
 }
 
+// waitHooked is Wait with prefetches, the denial cache and the report of the decision.
+func (l *Limiter) waitHooked(ctx context.Context, ask Ask, deadline time.Time, result *Result) (granted bool,
+	err error) {
+	observation, reported := l.Observe(ask.Permits), false
+	defer result.returnUnless(&reported)
+	if !l.fromPrefetch(ask, result) {
+		if err = l.denyUntil(ask, earlierDeadline(ctx, deadline), result); err == nil {
+			err = observation.wait(ctx, func() (bool, error) { return l.wait(ctx, ask, deadline, result) })
+		}
+	}
+	granted, err = err == nil, withoutDeadline(ctx, deadline, err)
+	observation.Report(ctx, granted, result.From, err)
+	reported = true
+	return granted, err
+}
+
 // withoutDeadline returns nil if err reports that the deadline, and not the earlier one of ctx, cannot be
 // met. Otherwise it returns err.
 func withoutDeadline(ctx context.Context, deadline time.Time, err error) error {
@@ -93,14 +109,14 @@ func (l *Limiter) enqueue(w *waiter) *entry {
 	e := g.registry.lockEntry(l)
 	defer e.mu.Unlock()
 	if g.hooked && l.prefetches() {
-		l.ensureLeases(e, w.Permits)
+		l.countDemand(e, w.Permits)
 	}
 	if e.queue == nil {
 		q := &queue{woken: make(chan struct{}, 1), repliedAt: time.Now(),
 			id: strconv.FormatUint(maphash.String(g.registry.active.seed, l.ID), 36)}
-		q.batch.Ordered, q.batch.Full, q.batch.queue = true, g.denials != nil, q
+		q.batch.Ordered, q.batch.Full = true, g.denials != nil
 		e.queue = q
-		g.dependents.add(l)
+		g.registry.index.add(e, l.DependsOn)
 		go l.serve(e, q)
 	}
 	e.queue.add(w)
@@ -117,10 +133,11 @@ func withdraw(e *entry, w *waiter, result *Result) (left, denied bool) {
 		return false, false
 	}
 	w.state.Store(abandoned)
-	if denied = w.arrival <= e.queue.repliedFor || e.queue.polls(); denied {
-		e.queue.deny(result, w, 0, time.Now())
+	q, now := e.queue, time.Now()
+	if denied = w.arrival <= q.repliedFor || q.polls(q.waiters.first.Permits, now); denied {
+		*result = q.denyBehind(w.Ask, 0, now)
 	}
-	e.queue.remove(w)
+	q.remove(w)
 	return true, denied
 }
 
@@ -134,20 +151,20 @@ func (l *Limiter) serve(e *entry, q *queue) {
 		e.mu.Lock()
 		if q.waiters.first == nil {
 			e.queue = nil
-			g.dependents.remove(l)
 			g.registry.unlockEntry(e)
 			return
 		}
 		first := q.waiters.first
-		q.firstWaits = first.forPermits || q.calledAfter(first)
+		q.firstWaits = first.forPermits || first.arrival <= q.calledFor
 		if e.prefetches != nil {
-			if done := q.serveFrom(e.prefetches); done != nil {
+			if done := e.prefetches.serve(q); done != nil {
 				e.mu.Unlock()
 				q.wakeAll(done)
 				continue
 			}
 		}
-		if pause := time.Until(q.next()); pause > 0 {
+		now := time.Now()
+		if pause := q.next().Sub(now); pause > 0 {
 			first.forPermits = true // by the forecast of an earlier call
 			e.mu.Unlock()
 			select {
@@ -156,9 +173,9 @@ func (l *Limiter) serve(e *entry, q *queue) {
 			}
 			continue
 		}
-		q.fillBatch(g.callTime.get(), time.Since(g.began) >= time.Duration(g.unshared.Load()))
-		if g.hooked {
-			l.hookDispatch(e, &q.batch)
+		q.fillBatch(g.callTime.get(), now.Sub(g.began) >= time.Duration(g.unshared.Load()), now)
+		if e.prefetches != nil {
+			e.prefetches.plan(&q.batch)
 		}
 		e.mu.Unlock()
 
@@ -166,75 +183,65 @@ func (l *Limiter) serve(e *entry, q *queue) {
 	}
 }
 
-// callForQueue makes the call of a queue, and then checks the waiters that it has not answered.
+// callForQueue makes the call of a queue. If this goroutine ends, another one serves the queue.
 func (l *Limiter) callForQueue(e *entry, q *queue) {
-	returned := false
+	ctx, returned := context.Background(), false
 	defer func() {
-		if !l.Engine.hooked || !l.revokeForFirst(e, q) {
-			l.endUnservable(e, q)
-		}
-		if q.batch.sent.call != nil {
-			q.batch.takeCall().reportAlone() // if no caller does
-		}
-		if !returned { // this goroutine ends
+		if !returned {
 			go l.serve(e, q)
 		}
 	}()
-	l.runQueued(context.Background(), e, &q.batch)
+	q.batch.err = redisx.ErrNoReply // unless the call returns
+	defer l.endQueued(ctx, e, q)
+	q.batch.err = l.acquire(q.batch.context(ctx), &q.batch)
 	returned = true
 }
 
-// runQueued makes the call of a queue.
-func (l *Limiter) runQueued(ctx context.Context, e *entry, b *Batch) {
-	b.err = redisx.ErrNoReply // unless the call returns
-	defer l.endQueued(ctx, e, b)
-	b.err = l.acquire(b.context(ctx), b)
-}
-
-// endQueued ends the call of a queue.
-func (l *Limiter) endQueued(ctx context.Context, e *entry, b *Batch) {
-	g := l.Engine
+// endQueued ends the call of a queue, and the waiters that cannot be served in time.
+func (l *Limiter) endQueued(ctx context.Context, e *entry, q *queue) {
+	g, b := l.Engine, &q.batch
 	if b.err != nil {
 		l.explainAbort(ctx, b)
 	}
 	e.mu.Lock()
 	l.finishRequests(b)
-	done := b.queue.applyReply(&g.callTime)
-	var discarded release
-	if g.hooked {
-		discarded = l.hookAnswer(e, b)
+	now := time.Now()
+	done := q.applyReply(&g.callTime, now)
+	var revoked []*transfer
+	if e.prefetches != nil {
+		e.prefetches.store(b)
+		switch first := q.waiters.first; {
+		case first == nil: // else prefetched permits are for the waiters
+			e.prefetches.addToAll(b)
+		case b.err == nil && first.arrival <= q.calledFor:
+			revoked = e.prefetches.revokeFor(first.Permits)
+		}
+	}
+	if revoked == nil {
+		done = append(done, l.endUnservable(q, now)...)
 	}
 	e.mu.Unlock()
 	if g.hooked {
-		l.hookEnd(b)
-		discarded.runLater()
+		l.remember(b)
 	}
 	if len(b.Lost) > 0 {
 		l.refundLost(ctx, b)
 	}
-	b.queue.wakeAll(done)
-}
-
-// revokeForFirst releases the prefetches if the first waiter needs their permits as well, and has the queue
-// ask again, although a release may still hang. It reports whether it did.
-func (l *Limiter) revokeForFirst(e *entry, q *queue) bool {
-	var releases []release
-	e.mu.Lock()
-	if first := q.waiters.first; q.batch.err == nil && first != nil && q.calledAfter(first) {
-		releases = e.prefetches.revokeFor(first.Permits)
+	q.wakeAll(done)
+	if b.call != nil {
+		b.takeCall().reportAlone() // if no caller does
 	}
-	e.mu.Unlock()
-	if releases == nil {
-		return false
+	if revoked != nil { // the first waiter needs their permits as well
+		await(ctx, revoked)
+		e.mu.Lock()
+		q.refresh() // although a release may still hang
+		e.mu.Unlock()
 	}
-	runAll(context.Background(), releases)
-	l.Engine.refresh(l.ID)
-	return true
 }
 
 // wakeAll wakes waiters that have their answers. The first one reports the call.
 func (q *queue) wakeAll(done []*waiter) {
-	if q.batch.sent.call != nil && len(done) > 0 && done[0].call == nil {
+	if q.batch.call != nil && len(done) > 0 && done[0].call == nil {
 		done[0].call = q.batch.takeCall()
 	}
 	for _, w := range done {
@@ -242,52 +249,37 @@ func (q *queue) wakeAll(done []*waiter) {
 	}
 }
 
-// endUnservable removes waiters that had arrived before a call: all if the call failed, else those that
-// cannot be served in time. It unlocks the entry after each page, so that callers that arrive or
-// leave do not wait.
-func (l *Limiter) endUnservable(e *entry, q *queue) {
-	for more := true; more; {
-		var done []*waiter
-		e.mu.Lock()
-		done, more = l.unservablePage(q)
-		e.mu.Unlock()
-		q.wakeAll(done)
-	}
-}
-
-// unservablePage checks a page of those waiters. After the last page, it plans the call for those that
-// arrived later.
-func (l *Limiter) unservablePage(q *queue) (done []*waiter, more bool) {
-	now := time.Now()
-	for page := MaxRequests; q.unchecked != nil && q.calledAfter(q.unchecked); page-- {
-		if page == 0 {
-			return done, true
-		}
-		w := q.unchecked
-		if err := l.unservable(q, w, now); err != nil {
+// endUnservable removes and returns waiters that had arrived before a call: all if the call failed, else those that
+// cannot be served in time. Then it plans the call that answers those that arrived later. The entry is locked.
+func (l *Limiter) endUnservable(q *queue, now time.Time) (done []*waiter) {
+	w, ahead := q.after(q.checkedTo)
+	for ; w != nil && w.arrival <= q.calledFor; w = w.next {
+		if err := l.unservable(q, w, ahead, now); err != nil {
 			w.finish(err)
 			q.remove(w)
 			done = append(done, w)
-		} else { // it stays
-			q.ahead += w.Permits
-			q.unchecked = w.next
+		} else {
+			ahead += w.Permits
 		}
 	}
-	q.askForNew(now)
-	return done, false
+	for q.checkedTo = q.calledFor; w != nil; w = w.next {
+		q.askBy(w, ahead, now)
+		ahead += w.Permits
+	}
+	return done
 }
 
-// unservable returns the error that ends the unchecked waiter: that of its call, or that it can never be
-// served, or not before its deadline, by the last forecast. It returns nil for one that stays.
-func (l *Limiter) unservable(q *queue, w *waiter, now time.Time) error {
+// unservable returns the error that ends a waiter behind others: that of its call, or that it can never be served, or
+// not before its deadline. It returns nil for one that stays.
+func (l *Limiter) unservable(q *queue, w *waiter, ahead int64, now time.Time) error {
 	if q.batch.err != nil {
 		return q.batch.err
 	}
-	if q.aboveLimit(w) {
-		return l.Protocol.AboveLimit(w.Permits, q.forecast.Limit())
+	if q.isAbove(w.Permits) {
+		return l.Protocol.AboveLimit(w.Permits, q.Forecast.Limit())
 	}
-	if after := q.missedBy(w, q.ahead, now); after > 0 {
-		q.deny(&w.Result, w, q.ahead, now)
+	if after := q.missedBy(w.Permits, ahead, w.deadline, now); after > 0 {
+		w.Result = q.denyBehind(w.Ask, ahead, now)
 		return &deadlineError{permits: w.Permits, name: l.Name, after: after}
 	}
 	return nil

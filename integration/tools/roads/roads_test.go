@@ -31,7 +31,7 @@ var ceilings = []struct {
 	{"Keyed.TryAcquire", 30, 8},
 	{"Limiter.TryAcquire", 33, 12},
 	{"Keyed.TryAcquire, context that ends", 34, 8},
-	{"Acquire, which waits", 99, 17},
+	{"Acquire, which waits", 96, 17},
 	{"httplimit.Middleware(Each), a request", 110, 21},
 	{"rules, a reload", 109, 19},
 	{"rules, a file compiled for a middleware", 55, 22},
