@@ -39,15 +39,22 @@ func TestAcquire_OneClientIsFar_SharesAreEqual(t *testing.T) {
 			limit.LeakyBucket{Capacity: 10, Leak: 40, Interval: time.Second},
 			limit.LeakyBucket{Capacity: 1, Leak: 1000, Interval: time.Second},
 			limit.Smooth{Permits: 40, Interval: time.Second, Burst: time.Millisecond},
+			limit.FixedWindow{Permits: 1000, Interval: time.Second},
+			nil, // Redisson's layout
 		} {
 			for _, within := range []time.Duration{0, 2 * time.Second} {
 				all.Go(func() {
 					about := fmt.Sprintf("%T%v, %d ms away, contexts of %v", p, p, 2*far, within)
 					var got [2]int64
 					for i, conn := range conns {
-						l := limit.New(rratelimiter.New(conn), about, p)
+						c := rratelimiter.New(conn)
+						acquire := c.Limiter(about, rratelimiter.InitialRate(rratelimiter.Rate{Permits: 1000, Interval: time.Second})).
+							Acquire
+						if p != nil {
+							acquire = limit.New(c, about, p).Acquire
+						}
 						got[i] = 0
-						all.Go(func() { atomic.StoreInt64(&got[i], waitedFor(t, l, within)) })
+						all.Go(func() { atomic.StoreInt64(&got[i], waitedFor(t, acquire, within)) })
 					}
 					time.Sleep(shareFor + 3*time.Second)
 					near, away := float64(atomic.LoadInt64(&got[0])), float64(atomic.LoadInt64(&got[1]))
@@ -64,7 +71,7 @@ func TestAcquire_OneClientIsFar_SharesAreEqual(t *testing.T) {
 const shareFor = 14 * time.Second
 
 // waitedFor returns the permits that thirty callers get.
-func waitedFor(t *testing.T, l *limit.Limiter, within time.Duration) int64 {
+func waitedFor(t *testing.T, acquire func(ctx context.Context, permits int64) error, within time.Duration) int64 {
 	ctx, end := context.WithCancel(t.Context())
 	time.AfterFunc(shareFor, end)
 	var got atomic.Int64
@@ -76,7 +83,7 @@ func waitedFor(t *testing.T, l *limit.Limiter, within time.Duration) int64 {
 				if within > 0 {
 					one, stop = context.WithTimeout(ctx, within)
 				}
-				if l.Acquire(one, 1) == nil {
+				if acquire(one, 1) == nil {
 					got.Add(1)
 				} else {
 					time.Sleep(20 * time.Millisecond)
