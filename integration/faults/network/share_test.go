@@ -39,7 +39,6 @@ func TestAcquire_OneClientIsFar_SharesAreEqual(t *testing.T) {
 			limit.LeakyBucket{Capacity: 10, Leak: 40, Interval: time.Second},
 			limit.LeakyBucket{Capacity: 1, Leak: 1000, Interval: time.Second},
 			limit.Smooth{Permits: 40, Interval: time.Second, Burst: time.Millisecond},
-			limit.FixedWindow{Permits: 1000, Interval: time.Second},
 			nil, // Redisson's layout
 		} {
 			for _, within := range []time.Duration{0, 2 * time.Second} {
