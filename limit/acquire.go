@@ -23,9 +23,19 @@ import (
 // Script returns the script that takes permits.
 func (p *protocol) Script(b *engine.Batch) (script *redisx.Script, keys []string) {
 	if b.Share.ID != "" {
-		return p.plan.waits, append(slices.Clip(p.keys), redisx.Beside("waiters", p.keys...))
+		return p.plan.waits, append(slices.Clip(p.keys), p.waiters())
 	}
 	return p.plan.script, p.keys
+}
+
+// waiters returns the key of the Clients whose callers wait for the same policies. Those of a policy with other permits
+// are no rivals: what is free for one may be forbidden to another, and would be held for it in vain.
+func (p *protocol) waiters() string {
+	texts := slices.Clip(p.keys)
+	for i := range p.members {
+		texts = append(texts, p.members[i].settings)
+	}
+	return redisx.Beside("waiters", texts...)
 }
 
 // Arguments sets the arguments of the acquire script.

@@ -242,6 +242,30 @@ func TestAcquire_ClientWantsLess_GetsAllOfIt(t *testing.T) {
 	}
 }
 
+// Limiters of one name with other permits, as in docs/choosing.md, "Background work": what one may not take is not held
+// for it.
+func TestAcquire_LimiterWithLessPermitsWaits_QuotaIsUsed(t *testing.T) {
+	for name, test := range map[string]struct {
+		whole, less Policy
+		hold        time.Duration
+	}{
+		"window":    {FixedWindow{100, time.Second, false}, FixedWindow{10, time.Second, false}, 0},
+		"in flight": {InFlight{Permits: 10, Lease: time.Minute}, InFlight{Permits: 5, Lease: time.Minute}, 100 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			redistest.Run(t, func(t *testing.T, f *redistest.Fixture) {
+				policies := []Policy{test.whole, test.less}
+				got := shares(t, f, 5*time.Second, func(c *rratelimiter.Client) Joinable {
+					p := policies[0]
+					policies = policies[1:]
+					return New(c, "x", p)
+				}, site{hold: test.hold}, site{hold: test.hold})
+				assert.GreaterOrEqual(t, float64(got.sum()), 0.95*500, "%v", got.permits)
+			})
+		})
+	}
+}
+
 // TestAcquire_ManyClientsWait_ShareCalls: they would otherwise ask for each permit.
 func TestAcquire_ManyClientsWait_ShareCalls(t *testing.T) {
 	for _, name := range []string{"TokenBucket", "FixedWindow"} {

@@ -12,7 +12,6 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
-	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
 // waitersKeys returns the keys of Clients whose callers wait.
@@ -63,7 +62,7 @@ func TestAcquire_WaitersKeyIsUnusable_DecidesWithoutIt(t *testing.T) {
 			InFlight{Permits: 40, Lease: time.Second}}, func(t *testing.T, f *fixture, p Policy) {
 			open := func(c *rratelimiter.Client) Joinable { return New(c, "name", p) }
 			l := New(f.client, "name", p)
-			key := redisx.Beside("waiters", l.protocol.keys...)
+			key := l.protocol.waiters()
 			spoil(f, key)
 			done := make(chan struct{})
 			defer close(done)

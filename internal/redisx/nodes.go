@@ -252,11 +252,12 @@ func Tag(key string) string {
 	return key
 }
 
-// Beside returns a key for what several clients keep of a limiter with keys, in the slot of the first one.
-func Beside(part string, keys ...string) string {
+// Beside returns a key for what several clients keep of a limiter with these texts, in the slot of the first one, which
+// is a key.
+func Beside(part string, texts ...string) string {
 	sum := fnv.New64a()
-	for _, key := range keys {
-		_, _ = fmt.Fprintf(sum, "%d %s", len(key), key)
+	for _, text := range texts {
+		_, _ = fmt.Fprintf(sum, "%d %s", len(text), text)
 	}
-	return "{" + Tag(keys[0]) + "}:" + part + ":" + hex.EncodeToString(sum.Sum(nil))
+	return "{" + Tag(texts[0]) + "}:" + part + ":" + hex.EncodeToString(sum.Sum(nil))
 }

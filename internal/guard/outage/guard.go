@@ -263,11 +263,9 @@ func (g *Guard) Settle(ctx context.Context, q Request, a Answer, cost int64) err
 	limited, stop := context.WithTimeout(context.WithoutCancel(ctx), g.Deadline())
 	defer stop()
 	err := a.Receipt.Settle(limited, cost, "", chargeOf(q.Limiter))
-	if err != nil {
+	if err != nil { // nil is no answer of Redis: some settlements send nothing
 		err = b.explain(q.Limiter, err)
 		b.recordError(ctx, q.Limiter, err)
-	} else {
-		b.recordUp(q.Limiter)
 	}
 	return err
 }

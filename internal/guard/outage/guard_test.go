@@ -3,6 +3,7 @@ package outage
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -11,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/internal/redistest/fake"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
@@ -90,6 +92,41 @@ func TestGuard_CallersLeave_ProbeFindsOut(t *testing.T) {
 			time.Sleep(3 * deadline)
 			synctest.Wait()
 			assert.Equal(t, want, reports.changes)
+		})
+	}
+}
+
+// A settlement that sends nothing is no answer of Redis: requests that end do not hide an outage.
+func TestGuard_SettlementsSendNothing_OutageBegins(t *testing.T) {
+	for name, cost := range map[string]int64{"less": 0, "more": 2} {
+		t.Run(name, func(t *testing.T) {
+			redistest.Run(t, func(t *testing.T, f *redistest.Fixture) {
+				reports := new(recorder)
+				g := withMode(limit.Closed, deadline, reports.changed)
+				l := limit.New(rratelimiter.New(f.Conn), "name", limit.InFlight{Permits: 100, Lease: time.Hour})
+				q := Request{Limiter: l, Permits: 1}
+				var running []Answer
+				for range 40 {
+					running = append(running, g.Ask(t.Context(), q))
+				}
+				f.Latency.Store(int64(time.Hour)) // Redis hangs
+				var ends sync.WaitGroup
+				ends.Go(func() {
+					for _, a := range running {
+						_ = g.Settle(t.Context(), q, a, cost) // in an outage, an error
+						time.Sleep(deadline / 2)
+					}
+				})
+				begin := time.Now()
+				for range 15 {
+					g.Ask(t.Context(), q)
+				}
+				assert.LessOrEqual(t, time.Since(begin), 3*deadline, "requests waited for the deadline")
+				ends.Wait()
+				assert.Equal(t, []string{"false context deadline exceeded"}, reports.changes)
+				f.Latency.Store(0)
+				time.Sleep(2 * time.Hour)
+			})
 		})
 	}
 }
