@@ -59,7 +59,8 @@ end
 
 --@ release  in: age count@ n receipts
 -- A refund goes to the window of its grant. Its receipt, see windowReceipt, has one of these:
---   <left>   The milliseconds until the end of the window, at the grant. Now they are less, by the age or more.
+--   <left>   The milliseconds until the end of the window, at the grant. Now they are less, by the age or more. The
+--            clock by which the age is known may run faster than that of Redis, by one in a thousand.
 --   +<took>  To be added to the age. A window that is as old is that of the grant.
 if count@ then
   local left, receipt = call('PTTL', KEYS[@1]), receipts[@] or ''
@@ -68,7 +69,7 @@ if count@ then
     --@include length
     own = left >= 0 and length@ - left >= age + took
   elseif not own then
-    own = left >= 0 and left <= (tonumber(receipt) or 0) - age
+    own = left >= 0 and left <= (tonumber(receipt) or 0) - age * 0.999
   end
   if own then
     if n < count@ + 0 then

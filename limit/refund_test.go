@@ -103,6 +103,27 @@ func TestRefund_WindowHasEnded_NextOneStays(t *testing.T) {
 	}
 }
 
+// TestRefund_ClockOfClientRunsFast_ReturnsTheGrant: of a long call, by a clock that gains 50 parts in a million.
+func TestRefund_ClockOfClientRunsFast_ReturnsTheGrant(t *testing.T) {
+	for _, p := range windowsOfAnHour {
+		withRedis(t, func(t *testing.T, f *fixture) {
+			began := time.Now()
+			fast := rratelimiter.WithClock(func() time.Time { return time.Now().Add(time.Since(began) / 20_000) })
+			l := New(rratelimiter.New(f.Conn, fast), "name", p)
+			var taken, late Taken
+			takeAll(t, &taken, 4, l)
+			takeAll(t, &late, 4, l)
+			time.Sleep(10 * time.Minute)
+			require.NoError(t, taken.Settle(t.Context()))
+			assert.Equal(t, []int64{6}, remainingOf(t, l), "%+v", p)
+			time.Sleep(redistest.Result(t, l.Take, 1).ResetAfter)
+			require.True(t, redistest.Result(t, l.TryAcquire, 10))
+			require.NoError(t, late.Settle(t.Context()))
+			assert.Zero(t, remainingOf(t, l)[0], "%+v: the next window", p)
+		})
+	}
+}
+
 // TestPrefetch_ReturnedAfterReset_ReturnsNothing: others have taken permits since.
 func TestPrefetch_ReturnedAfterReset_ReturnsNothing(t *testing.T) {
 	const permits = 1000

@@ -595,7 +595,7 @@ if count1 then
     -- limit/fixedwindow.lua, release
     own = left >= 0 and length1 - left >= age + took
   elseif not own then
-    own = left >= 0 and left <= (tonumber(receipt) or 0) - age
+    own = left >= 0 and left <= (tonumber(receipt) or 0) - age * 0.999
   end
   if own then
     if n < count1 + 0 then

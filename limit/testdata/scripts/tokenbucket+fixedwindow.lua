@@ -825,7 +825,7 @@ if count2 then
     -- limit/fixedwindow.lua, release
     own = left >= 0 and length2 - left >= age + took
   elseif not own then
-    own = left >= 0 and left <= (tonumber(receipt) or 0) - age
+    own = left >= 0 and left <= (tonumber(receipt) or 0) - age * 0.999
   end
   if own then
     if n < count2 + 0 then
