@@ -124,6 +124,26 @@ func TestCalendar_ServerTime_UnitIsTheServers(t *testing.T) {
 	}
 }
 
+// TestCalendar_KeyWithoutExpiry_EndsWithTheUnitOfRedis: the clock of the Client that finds the key is in another unit.
+func TestCalendar_KeyWithoutExpiry_EndsWithTheUnitOfRedis(t *testing.T) {
+	day := (24 * time.Hour).Microseconds()
+	for _, off := range []int64{0, -day, day} {
+		f := newClocked(t)
+		f.setClock(f.server + off)
+		l := New(f.client, "name", Calendar{10, Day, nil})
+		left := micros(day-f.server%day).Truncate(time.Millisecond) + time.Millisecond
+		require.NoError(t, f.redis.Set(l.protocol.keys[0], "6"))
+		require.True(t, redistest.Result(t, l.Take, 2).Allowed)
+		assert.EqualValues(t, 1, redistest.Result(t, l.Charge, 1).Remaining, "each call has taken once")
+		d := redistest.Result(t, l.Take, 2)
+		assert.False(t, d.Allowed)
+		assert.Equal(t, left, d.ResetAfter)
+		text, expiry := f.counter(l)
+		assert.Equal(t, "9", text)
+		assert.Equal(t, left, expiry)
+	}
+}
+
 // TestCalendarForecast_Earliest_UsesCalendarLengths: permits above those of a month use the next
 // months, with their own lengths.
 func TestCalendarForecast_Earliest_UsesCalendarLengths(t *testing.T) {

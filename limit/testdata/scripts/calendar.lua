@@ -12,9 +12,10 @@ local free1 = most1 - (count1 or 0)
 -- limit/calendar.lua, again
 local floor = math.floor
 if not count1 then
-  -- limit/calendar.lua, unit
+  -- limit/calendar.lua, server
   local server1 = call('TIME')
   server1 = server1[1] * 1000 + floor(server1[2] / 1000)
+  -- limit/calendar.lua, unit
   if server1 < ARGV[3] + 0 or server1 >= ARGV[4] + 0 then
     local format = string.format
     return {1, format('%d', server1 * 1000)}
@@ -122,15 +123,18 @@ if flags == 'd' and not runs then
       left1 = 1
     end
   end
-  -- limit/fixedwindow.lua, expire
+  -- limit/calendar.lua, expire
   if left1 == -1 then
-    -- limit/calendar.lua, begin
-    do
-      local time = call('TIME')
-      left1 = max(1, ARGV[4] - time[1] * 1000 - floor(time[2] / 1000))
+    -- limit/calendar.lua, server
+    local server1 = call('TIME')
+    server1 = server1[1] * 1000 + floor(server1[2] / 1000)
+    -- limit/calendar.lua, expire
+    if server1 >= ARGV[3] + 0 and server1 < ARGV[4] + 0 then
+      left1 = ARGV[4] - server1
+      call('PEXPIRE', KEYS[1], left1)
+    elseif granted <= 0 then
+      return {1, string.format('%d', server1 * 1000)}
     end
-    -- limit/fixedwindow.lua, expire
-    call('PEXPIRE', KEYS[1], left1)
   end
   -- limit/fixedwindow.lua, flat
   if granted > 0 then
@@ -145,15 +149,18 @@ if count1 and not left1 then
     left1 = 1
   end
 end
--- limit/fixedwindow.lua, expire
+-- limit/calendar.lua, expire
 if left1 == -1 then
-  -- limit/calendar.lua, begin
-  do
-    local time = call('TIME')
-    left1 = max(1, ARGV[4] - time[1] * 1000 - floor(time[2] / 1000))
+  -- limit/calendar.lua, server
+  local server1 = call('TIME')
+  server1 = server1[1] * 1000 + floor(server1[2] / 1000)
+  -- limit/calendar.lua, expire
+  if server1 >= ARGV[3] + 0 and server1 < ARGV[4] + 0 then
+    left1 = ARGV[4] - server1
+    call('PEXPIRE', KEYS[1], left1)
+  elseif granted <= 0 then
+    return {1, string.format('%d', server1 * 1000)}
   end
-  -- limit/fixedwindow.lua, expire
-  call('PEXPIRE', KEYS[1], left1)
 end
 -- limit/fixedwindow.lua, left
 if count1 and not left1 then
@@ -227,9 +234,10 @@ end
 local free1 = most1 - (count1 or 0)
 -- limit/calendar.lua, again
 if not count1 then
-  -- limit/calendar.lua, unit
+  -- limit/calendar.lua, server
   local server1 = call('TIME')
   server1 = server1[1] * 1000 + floor(server1[2] / 1000)
+  -- limit/calendar.lua, unit
   if server1 < ARGV[4] + 0 or server1 >= ARGV[5] + 0 then
     local format = string.format
     return {1, format('%d', server1 * 1000)}
@@ -391,15 +399,18 @@ if flags == 'd' and not runs then
       left1 = 1
     end
   end
-  -- limit/fixedwindow.lua, expire
+  -- limit/calendar.lua, expire
   if left1 == -1 then
-    -- limit/calendar.lua, begin
-    do
-      local time = call('TIME')
-      left1 = max(1, ARGV[5] - time[1] * 1000 - floor(time[2] / 1000))
+    -- limit/calendar.lua, server
+    local server1 = call('TIME')
+    server1 = server1[1] * 1000 + floor(server1[2] / 1000)
+    -- limit/calendar.lua, expire
+    if server1 >= ARGV[4] + 0 and server1 < ARGV[5] + 0 then
+      left1 = ARGV[5] - server1
+      call('PEXPIRE', KEYS[1], left1)
+    elseif granted <= 0 then
+      return {1, string.format('%d', server1 * 1000)}
     end
-    -- limit/fixedwindow.lua, expire
-    call('PEXPIRE', KEYS[1], left1)
   end
   -- limit/fixedwindow.lua, flat
   if granted > 0 then
@@ -414,15 +425,18 @@ if count1 and not left1 then
     left1 = 1
   end
 end
--- limit/fixedwindow.lua, expire
+-- limit/calendar.lua, expire
 if left1 == -1 then
-  -- limit/calendar.lua, begin
-  do
-    local time = call('TIME')
-    left1 = max(1, ARGV[5] - time[1] * 1000 - floor(time[2] / 1000))
+  -- limit/calendar.lua, server
+  local server1 = call('TIME')
+  server1 = server1[1] * 1000 + floor(server1[2] / 1000)
+  -- limit/calendar.lua, expire
+  if server1 >= ARGV[4] + 0 and server1 < ARGV[5] + 0 then
+    left1 = ARGV[5] - server1
+    call('PEXPIRE', KEYS[1], left1)
+  elseif granted <= 0 then
+    return {1, string.format('%d', server1 * 1000)}
   end
-  -- limit/fixedwindow.lua, expire
-  call('PEXPIRE', KEYS[1], left1)
 end
 -- limit/fixedwindow.lua, left
 if count1 and not left1 then
@@ -504,9 +518,10 @@ end
 local floor = math.floor
 local format = string.format
 if not count1 then
-  -- limit/calendar.lua, unit
+  -- limit/calendar.lua, server
   local server1 = call('TIME')
   server1 = server1[1] * 1000 + floor(server1[2] / 1000)
+  -- limit/calendar.lua, unit
   if server1 < ARGV[3] + 0 or server1 >= ARGV[4] + 0 then
     return {1, format('%d', server1 * 1000)}
   end
@@ -515,8 +530,8 @@ end
 -- limit/scripts/charge.lua
 local granted, answers, want = ARGV[1] + 0, nil, 1
 -- limit/fixedwindow.lua, charge
-local max = math.max
 do
+  local max = math.max
   local min = math.min
   local amount = format('%d', max(0, min(granted, 9007199254740992 - (count1 or 0))))
   -- limit/fixedwindow.lua, take
@@ -541,15 +556,18 @@ if count1 and not left1 then
     left1 = 1
   end
 end
--- limit/fixedwindow.lua, expire
+-- limit/calendar.lua, expire
 if left1 == -1 then
-  -- limit/calendar.lua, begin
-  do
-    local time = call('TIME')
-    left1 = max(1, ARGV[4] - time[1] * 1000 - floor(time[2] / 1000))
+  -- limit/calendar.lua, server
+  local server1 = call('TIME')
+  server1 = server1[1] * 1000 + floor(server1[2] / 1000)
+  -- limit/calendar.lua, expire
+  if server1 >= ARGV[3] + 0 and server1 < ARGV[4] + 0 then
+    left1 = ARGV[4] - server1
+    call('PEXPIRE', KEYS[1], left1)
+  elseif granted <= 0 then
+    return {1, string.format('%d', server1 * 1000)}
   end
-  -- limit/fixedwindow.lua, expire
-  call('PEXPIRE', KEYS[1], left1)
 end
 -- limit/fixedwindow.lua, left
 if count1 and not left1 then
@@ -574,10 +592,11 @@ local match = string.match
 if count1 and count1 ~= '0' and (not match(count1, '^[1-9]%d*$') or #count1 > 16) then
   return {3, 1, count1}
 end
--- limit/calendar.lua, unit
+-- limit/calendar.lua, server
 local server1 = call('TIME')
 local floor = math.floor
 server1 = server1[1] * 1000 + floor(server1[2] / 1000)
+-- limit/calendar.lua, unit
 local format = string.format
 if server1 < ARGV[4] + 0 or server1 >= ARGV[5] + 0 then
   return {1, format('%d', server1 * 1000)}
@@ -621,9 +640,10 @@ end
 -- limit/calendar.lua, again
 local floor = math.floor
 if not count1 then
-  -- limit/calendar.lua, unit
+  -- limit/calendar.lua, server
   local server1 = call('TIME')
   server1 = server1[1] * 1000 + floor(server1[2] / 1000)
+  -- limit/calendar.lua, unit
   if server1 < ARGV[2] + 0 or server1 >= ARGV[3] + 0 then
     local format = string.format
     return {1, format('%d', server1 * 1000)}
@@ -660,9 +680,10 @@ local free1 = most1 - (count1 or 0)
 local floor = math.floor
 local format = string.format
 if not count1 then
-  -- limit/calendar.lua, unit
+  -- limit/calendar.lua, server
   local server1 = call('TIME')
   server1 = server1[1] * 1000 + floor(server1[2] / 1000)
+  -- limit/calendar.lua, unit
   if server1 < ARGV[3] + 0 or server1 >= ARGV[4] + 0 then
     return {1, format('%d', server1 * 1000)}
   end
@@ -673,7 +694,6 @@ local leave, answers, want, granted = ARGV[1] + 0, nil, 1, 0
 -- limit/scripts/include/drain.lua
 local min = math.min
 granted = min(free1) - leave
-local max = math.max
 if granted > 0 then
   local amount = format('%d', granted)
   -- limit/fixedwindow.lua, take
@@ -683,6 +703,7 @@ if granted > 0 then
     -- limit/calendar.lua, begin
     do
       local time = call('TIME')
+      local max = math.max
       left1 = max(1, ARGV[4] - time[1] * 1000 - floor(time[2] / 1000))
     end
     -- limit/fixedwindow.lua, take
@@ -700,15 +721,18 @@ if count1 and not left1 then
     left1 = 1
   end
 end
--- limit/fixedwindow.lua, expire
+-- limit/calendar.lua, expire
 if left1 == -1 then
-  -- limit/calendar.lua, begin
-  do
-    local time = call('TIME')
-    left1 = max(1, ARGV[4] - time[1] * 1000 - floor(time[2] / 1000))
+  -- limit/calendar.lua, server
+  local server1 = call('TIME')
+  server1 = server1[1] * 1000 + floor(server1[2] / 1000)
+  -- limit/calendar.lua, expire
+  if server1 >= ARGV[3] + 0 and server1 < ARGV[4] + 0 then
+    left1 = ARGV[4] - server1
+    call('PEXPIRE', KEYS[1], left1)
+  elseif granted <= 0 then
+    return {1, string.format('%d', server1 * 1000)}
   end
-  -- limit/fixedwindow.lua, expire
-  call('PEXPIRE', KEYS[1], left1)
 end
 -- limit/fixedwindow.lua, left
 if count1 and not left1 then
