@@ -249,8 +249,9 @@ func TestAcquire_LimiterWithLessPermitsWaits_QuotaIsUsed(t *testing.T) {
 		whole, less Policy
 		hold        time.Duration
 	}{
-		"window":    {FixedWindow{100, time.Second, false}, FixedWindow{10, time.Second, false}, 0},
-		"in flight": {InFlight{Permits: 10, Lease: time.Minute}, InFlight{Permits: 5, Lease: time.Minute}, 100 * time.Millisecond},
+		"window": {FixedWindow{100, time.Second, false}, FixedWindow{10, time.Second, false}, 0},
+		"in flight": {InFlight{Permits: 10, Lease: time.Minute}, InFlight{Permits: 5, Lease: time.Minute},
+			100 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			redistest.Run(t, func(t *testing.T, f *redistest.Fixture) {
