@@ -133,7 +133,7 @@ func (l *Limiter) TakeWithin(ctx context.Context, permits int64, timeout time.Du
 // Clients whose callers wait for one Overall limiter get equal shares, whatever their distance from Redis. One
 // that wants less gets all of it.
 //
-// Acquire ends with ctx. If the permits cannot be free before the deadline of ctx, it fails at once
+// Acquire ends with ctx. If the permits cannot be had before the deadline of ctx, it fails at once
 // with an error that is [context.DeadlineExceeded]. Permits that others may release are not foreseen.
 // An Acquire that fails holds no permits.
 func (l *Limiter) Acquire(ctx context.Context, permits int64) error {

@@ -322,7 +322,7 @@ func (l *Limiter) TakeWithin(ctx context.Context, permits int64, timeout time.Du
 // long as the caller has waited. So a slow link does not slow the pace. In any span t, waiters get at most the capacity, and the rate
 // for t and the time of a call.
 //
-// Acquire ends with ctx. If the permits cannot be free before the deadline of ctx, it fails at once
+// Acquire ends with ctx. If the permits cannot be had before the deadline of ctx, it fails at once
 // with an error that is [context.DeadlineExceeded]. Permits that others may return are not foreseen.
 // An Acquire that fails holds no permits.
 func (l *Limiter) Acquire(ctx context.Context, permits int64) error {

@@ -223,6 +223,32 @@ func TestAcquire_ClientsWait_ShareEqually(t *testing.T) {
 	}
 }
 
+// TestAcquire_ShortDeadlinesOnASlowLink_KeepThePace: no permit goes to a caller that leaves before the reply. All waits
+// end at their deadlines, and calls take as long as those are apart.
+func TestAcquire_ShortDeadlinesOnASlowLink_KeepThePace(t *testing.T) {
+	far := site{trip: 20 * time.Millisecond, within: []time.Duration{300 * time.Millisecond}}
+	places := far
+	places.hold = 100 * time.Millisecond
+	d := forSeconds(10, 30)
+	for name, test := range map[string]struct {
+		rate   float64
+		policy Policy
+		sites  []site
+	}{
+		"TokenBucket":                 {40, TokenBucket{1, 40, time.Second}, []site{far}},
+		"SlidingLog":                  {40, SlidingLog{4, 100 * time.Millisecond}, []site{far}},
+		"InFlight":                    {5 / 0.135, InFlight{Permits: 5, Lease: time.Minute}, []site{places}},
+		"LeakyBucket beside a Client": {40, LeakyBucket{10, 40, time.Second}, []site{far, {}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			redistest.Run(t, func(t *testing.T, f *redistest.Fixture) {
+				got := shares(t, f, d, func(c *rratelimiter.Client) Joinable { return New(c, "x", test.policy) }, test.sites...)
+				assertShares(t, got, test.rate*d.Seconds(), 0.95, name)
+			})
+		})
+	}
+}
+
 // TestAcquire_ClientWantsLess_GetsAllOfIt: one caller beside thirty.
 func TestAcquire_ClientWantsLess_GetsAllOfIt(t *testing.T) {
 	for name, test := range shareTests() {

@@ -23,6 +23,7 @@ func TestKnowledge_Deadlines_MissedOnesAreFound(t *testing.T) {
 		age           time.Duration // of the forecast
 		unknown       bool          // there is none
 		took          time.Duration
+		anyTime       bool // permits may return at any time
 	}{
 		"at the last moment":             {permits: 3, timeout: 2 * time.Second},
 		"a moment too late":              {permits: 3, timeout: 2*time.Second - 1, want: 2 * time.Second},
@@ -35,11 +36,19 @@ func TestKnowledge_Deadlines_MissedOnesAreFound(t *testing.T) {
 		"known for a while, and more":    {permits: 3, timeout: time.Second - 1, want: time.Second, age: time.Second},
 		"over, and what was known past":  {permits: 3, timeout: -time.Second, want: 1, age: 2 * time.Second},
 		"the call takes too long":        {permits: 3, timeout: 2 * time.Second, want: 2*time.Second + 1, took: 1},
+		"the call may take longer":       {permits: 3, timeout: 2*time.Second + 8, want: 2*time.Second + 9, took: 8},
+		"and ends in time":               {permits: 3, timeout: 2*time.Second + 9, took: 8},
+		"they may return at any time":    {permits: 3, timeout: 8, want: 9, took: 8, anyTime: true},
+		"and there is time for a call":   {permits: 3, timeout: 9, took: 8, anyTime: true},
+		"others take what is free":       {free: 4, permits: 4, ahead: 1, timeout: 8, want: 9, took: 8, anyTime: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := knowledge{begins: now.Add(-test.age), took: test.took}
 			if !test.unknown {
 				k.Forecast = &view{limit: 10, free: test.free, after: 2 * time.Second, every: 10 * time.Second}
+			}
+			if test.anyTime {
+				k.Forecast = anyTime{k.Forecast.(*view)}
 			}
 			assert.Equal(t, test.want, k.missedBy(test.permits, test.ahead, now.Add(test.timeout), now))
 			assert.Zero(t, k.missedBy(test.permits, test.ahead, time.Time{}, now), "a caller without a deadline is never late")
@@ -83,6 +92,16 @@ type early struct {
 }
 
 func (f early) Earliest(int64, int64) time.Duration { return f.earliest }
+
+// anyTime is a forecast by which permits may return at any time, as those of calls in flight.
+type anyTime struct{ *view }
+
+func (anyTime) Earliest(int64, int64) time.Duration { return 0 }
+
+func (f anyTime) Denied(permits int64) (Answer, bool) {
+	a, _ := f.view.Denied(permits)
+	return a, false
+}
 
 // TestElapsed_ClocksDiffer_LongerOneCounts: the monotonic clock if the wall clock was set back, and the wall clock if
 // the machine slept.

@@ -90,7 +90,9 @@ func (q *queue) after(arrival uint64) (first *waiter, ahead int64) {
 // planned before.
 func (q *queue) askBy(w *waiter, ahead int64, now time.Time) bool {
 	due := now
-	if !q.asked.IsZero() && !q.isAbove(w.Permits) && q.missedBy(w.Permits, ahead, w.deadline, now) == 0 {
+	missed := q.missedBy(w.Permits, ahead, w.deadline, now) > 0 &&
+		q.Forecast.Earliest(ahead, w.Permits) > 0 // else it is late only by the time of a call
+	if !q.asked.IsZero() && !q.isAbove(w.Permits) && !missed {
 		if due = q.begins.Add(freshEnough + q.lag); !w.deadline.IsZero() && !q.polls(q.waiters.first.Permits, now) {
 			// Early enough for a reply before the deadline.
 			due = earliest(due, now.Add(w.deadline.Sub(now)/2))

@@ -128,3 +128,16 @@ func TestQueue_FreePermits_DoNotLag(t *testing.T) {
 		assert.Equal(t, []string{"a at 0.01s", "b at 0.02s"}, q.log)
 	})
 }
+
+// TestQueue_PermitsReturnAtAnyTime_ShortDeadlinesCauseNoCalls: a queue of such permits calls often, and the reply would
+// come after the deadline.
+func TestQueue_PermitsReturnAtAnyTime_ShortDeadlinesCauseNoCalls(t *testing.T) {
+	q := &queue{knowledge: reported(anyTime{&view{limit: 1, after: time.Second}})}
+	q.took = 20 * time.Millisecond
+	w := waiterFor(1)
+	w.deadline = q.begins.Add(10 * time.Millisecond)
+	q.waiters.push(waiterFor(1))
+	q.waiters.push(w)
+	q.askBy(w, 1, q.begins)
+	assert.Equal(t, freshEnough, q.dueForNew.Sub(q.begins))
+}
