@@ -34,7 +34,7 @@ const (
 	recountAlone = 200                    // times the least pause, from which on Clients count by themselves
 )
 
-// recountPauses returns the time from the begin of a count of grants until the next one is due, and the
+// recountPauses returns the time from the beginning of a count of grants until the next one is due, and the
 // least that it may be. Interval is in milliseconds.
 func recountPauses(rate, interval int64) (pause, least time.Duration) {
 	least = recountShare * (recountCost + recountEach*time.Duration(min(rate, inside.MostCounted)))

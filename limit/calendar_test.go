@@ -25,7 +25,7 @@ func place(name string) *time.Location {
 	return in
 }
 
-// moments are times of unusual days, with the length and the begin of each day.
+// moments are times of unusual days, with the length and the beginning of each day.
 var moments = []struct {
 	in, at string // Unix time's, as RFC 3339
 	day    time.Duration

@@ -32,7 +32,7 @@ import (
 // got least up to fifty. Beside others that wait, a wait of less than 100 ms may end without a call. A wait lasts
 // until its deadline, since nothing is known of when permits return. It ends before that only if another call
 // would end too late. So RetryAfter of a Decision is a guess: at most a second, less if a lease ends earlier.
-// ResetAfter is the time until the last lease ends. Leases and the denial cache of the Client never answer for an
+// ResetAfter is the time until the last lease ends. Prefetches and the denial cache of the Client never answer for an
 // InFlight.
 //
 // Remaining may be too small while more than 256 leases have ended that were not returned; what is granted is exact.

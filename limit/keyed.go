@@ -23,7 +23,7 @@ import (
 type Keyed struct {
 	plan   *plan
 	prefix string // with the colon
-	plain  string // if names are in Redis as they are, the begin of their keys, else ""
+	plain  string // if names are in Redis as they are, the beginning of their keys, else ""
 	err    error
 	unused sync.Pool // *Limiter of an earlier call
 }

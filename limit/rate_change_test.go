@@ -122,7 +122,7 @@ func TestRateLowered_TwoVersions_KeepBothRates(t *testing.T) {
 					require.Zero(t, got)
 				} else {
 					checked++
-					require.LessOrEqual(t, float64(got+d.Remaining), want+1.001, "%v after the begin", time.Since(begin))
+					require.LessOrEqual(t, float64(got+d.Remaining), want+1.001, "%v after the beginning", time.Since(begin))
 				}
 				if got > 0 {
 					grant(p, got)

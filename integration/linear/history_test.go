@@ -131,7 +131,7 @@ func (h *History) Do(caller int, in Input, call func(ctx context.Context, in Inp
 }
 
 // mayReturn records what a Client may do after calls whose reply was lost: it returns their places, some time after
-// the begin of the call.
+// the beginning of the call.
 func (h *History) mayReturn() {
 	for _, of := range h.Calls() {
 		in, out := of.Input.(Input), of.Output.(Output) //nolint:errcheck,forcetypeassert // nothing else is there

@@ -191,7 +191,7 @@ func (l *Limiter) finishRequests(b *Batch) {
 	}
 }
 
-// beginCall records the begin of a call for the Observer. A batch is sent again while its slot moves.
+// beginCall records the beginning of a call for the Observer. A batch is sent again while its slot moves.
 func (l *Limiter) beginCall(b *Batch) {
 	if o := l.Engine.observer; o == nil || o.RedisCall == nil {
 		return

@@ -16,8 +16,8 @@ func Change[T any](ctx context.Context, g *Engine, keys []string,
 		if g.prefetch == 0 {
 			return call(ctx)
 		}
-		g.changes.begin(keys, 1)
-		defer g.changes.begin(keys, -1)
+		g.changes.addInFlight(keys, 1)
+		defer g.changes.addInFlight(keys, -1)
 		late, cancel := context.WithTimeout(ctx, longTransfer)
 		defer cancel()
 		revokeAll := func() {
@@ -66,7 +66,7 @@ func Charge[T any](ctx context.Context, l *Limiter, permits int64, call func(con
 
 // invalidate ends what was known of the limiters that depend on these keys, and has their queues ask Redis at once.
 func (g *Engine) invalidate(keys []string) {
-	g.changes.end(keys)
+	g.changes.raise(keys)
 	for _, key := range keys {
 		for _, e := range g.registry.index.of(key) {
 			e.mu.Lock()

@@ -169,7 +169,7 @@ func (l *Limiter) remember(b *Batch) {
 		return
 	}
 	if b.Granted+b.Prefetch.Granted > 0 {
-		g.changes.end(l.DependsOn)
+		g.changes.raise(l.DependsOn)
 		k.version += uint64(len(l.DependsOn)) // its own denial counts them
 	}
 	if k.Forecast == nil || k.Denied == 0 || k.version != g.changes.version(l.DependsOn) {

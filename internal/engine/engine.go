@@ -23,7 +23,7 @@
 //	release of permits
 //
 // A goroutine that others wait for may end early, by a panic or runtime.Goexit in a callback of the
-// program. Then they get [redisx.ErrNoReply]: see run. A panic is not recovered. On a goroutine of the Engine it
+// program. Then they get [redisx.ErrNoReply]. A panic is not recovered. On a goroutine of the Engine it
 // ends the program; a caller whose context cannot end has its lone call on its own goroutine.
 package engine
 
@@ -193,7 +193,7 @@ type Protocol interface {
 	Answer(b *Batch, reply rueidis.RedisMessage) (again bool, err error)
 
 	// Receipt returns the Refund of a receipt for permits that the call of the batch has Granted to requests. It is
-	// nil if that is not possible. It runs when the batch is no longer used.
+	// nil if that is not possible. The Refund runs when the batch is no longer used.
 	Receipt(b *Batch) receipt.Refund
 
 	// Hold returns what the request at an index of the batch holds of so many permits, or would hold if the reply of

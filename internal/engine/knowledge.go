@@ -222,8 +222,8 @@ func (c *changes) version(keys []string) (version uint64) {
 	return version
 }
 
-// end counts a change of these keys, which ends what was known of the limiters that depend on them.
-func (c *changes) end(keys []string) {
+// raise counts a change of these keys, which ends what was known of the limiters that depend on them.
+func (c *changes) raise(keys []string) {
 	if c != nil {
 		for _, key := range keys {
 			c.of(key).ended.Add(1)
@@ -231,8 +231,8 @@ func (c *changes) end(keys []string) {
 	}
 }
 
-// begin adds to the number of changes of these keys that are in flight.
-func (c *changes) begin(keys []string, more int32) {
+// addInFlight adds to the number of changes of these keys that are in flight.
+func (c *changes) addInFlight(keys []string, more int32) {
 	for _, key := range keys {
 		c.of(key).inFlight.Add(more)
 	}

@@ -48,7 +48,7 @@ type Waiting struct {
 type Places struct {
 	Name    string // of the InFlight
 	Change  int    // of those that the Client holds
-	Expired int    // that a call has removed, since their prefetches have ended
+	Expired int    // that a call has removed, since their leases have ended
 }
 
 // observer is an Observer with its state in an Engine.

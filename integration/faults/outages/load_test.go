@@ -177,7 +177,7 @@ func (l *Load) AwaitGrants(after time.Time) {
 	}
 }
 
-// Break marks the begin of a fault, and Repair its end. Calls may fail between them, and until
+// Break marks the beginning of a fault, and Repair its end. Calls may fail between them, and until
 // settled has passed.
 func (l *Load) Break() { l.faults = append(l.faults, span{from: time.Now()}) }
 

@@ -145,7 +145,7 @@ func (b *breaker) changeLocked(to int32, err error) {
 	b.reportLocked(to != nodeDown, err)
 }
 
-// reportLocked reports the begin or the end of an outage. The lock is held, but not during the callback.
+// reportLocked reports the beginning or the end of an outage. The lock is held, but not during the callback.
 func (b *breaker) reportLocked(up bool, err error) {
 	if !up {
 		b.address = b.node.address()

@@ -67,7 +67,7 @@ type FailureLog struct {
 // failureInterval is the time between two lines about requests.
 const failureInterval = 30 * time.Second
 
-// RedisChanged logs the begin or the end of an outage.
+// RedisChanged logs the beginning or the end of an outage.
 func (l *FailureLog) RedisChanged(node string, up bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

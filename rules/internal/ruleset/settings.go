@@ -82,7 +82,7 @@ func (s *denialStatus) UnmarshalNode(d *rulefile.Decoder, n *rulefile.Node) {
 }
 
 // statuses is the statuses of responses whose requests are refunded, like 200 or 2xx. No response ends with
-// one below 200: a 101 is the begin of another protocol.
+// one below 200: a 101 is the beginning of another protocol.
 type statuses string
 
 var statusText = regexp.MustCompile(`^[2-5](\d\d|xx)$`)
