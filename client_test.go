@@ -297,7 +297,7 @@ func TestConnect_MasterBecomesReplica_DialsAgain(t *testing.T) {
 	var master atomic.Pointer[miniredis.Miniredis]
 	master.Store(old)
 	redis, err := Connect(rueidis.ClientOption{InitAddress: []string{"redis:6379"}, ForceSingleClient: true,
-		DisableCache: true,
+		DisableCache: true, PipelineMultiplex: -1, // one connection: others would reach the new master at once
 		DialCtxFn: func(ctx context.Context, _ string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
 			return d.DialContext(ctx, "tcp", master.Load().Addr())
 		}})
