@@ -237,6 +237,9 @@ func (f *forecast) Renew() time.Duration {
 // again.
 func (f *forecast) Earliest(ahead, permits int64) time.Duration {
 	wanted := ahead + permits
+	if f.rate <= 0 { // another program has set it
+		return engine.Never
+	}
 	rounds := (wanted - 1) / f.rate
 	after, _ := f.after(wanted - rounds*f.rate)
 	if grace := min(prefetchGrace, f.interval); f.prefetched > 0 && f.prefetched-grace < after {

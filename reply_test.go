@@ -258,3 +258,8 @@ func requireNamed(t *testing.T, l *Limiter, err error) {
 		require.ErrorContains(t, err, strconv.Quote(l.Name()))
 	}
 }
+
+// Another program may set a rate of 0, of which no permit returns.
+func TestForecast_RateIsZero_NothingReturns(t *testing.T) {
+	assert.Equal(t, engine.Never, (&forecast{interval: time.Second}).Earliest(0, 2))
+}
