@@ -173,6 +173,7 @@ fuzz:
 #   make mutate PACKAGE=./limit
 #   make mutate PACKAGE='-lua ./limit'
 #   make mutate PACKAGE='./internal/guard/gate ./httplimit'
+# MUTATE='-for 18m -matrix' runs all tests with each edit, and prints the tests without which each edit is detected.
 MUTATE       ?= -for 18m
 MUTATED       = . '-lua .' ./limit '-lua ./limit' ./internal/engine './internal/guard/gate ./httplimit' './internal/guard/outage ./httplimit' \
 	'./rules/internal/ruleset ./rules' ./rules/rls

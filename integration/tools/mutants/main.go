@@ -5,6 +5,8 @@
 //
 //	go run ./integration/tools/mutants -for 18m ./internal/guard/gate ./httplimit
 //	go run ./integration/tools/mutants -lua ./limit
+//
+// With -matrix it runs all tests with each edit. In the end it prints which tests are not needed to detect the edits.
 package main
 
 import (
@@ -20,6 +22,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -28,6 +31,7 @@ import (
 type settings struct {
 	packages []string // folders with tests: the first one's files are edited
 	lua      bool
+	matrix   bool
 	limit    time.Duration
 	seed     uint64
 }
@@ -36,6 +40,7 @@ func main() {
 	log.SetFlags(0)
 	var s settings
 	flag.BoolVar(&s.lua, "lua", false, "edit the Lua files of the package instead of its Go files")
+	flag.BoolVar(&s.matrix, "matrix", false, "run all tests with each edit, and print those that are never the only one")
 	flag.DurationVar(&s.limit, "for", 0, "the time for tests of mutants; 0 for as long as all of them take")
 	flag.Uint64Var(&s.seed, "seed", 1, "the seed of the order")
 	flag.Parse()
@@ -77,6 +82,10 @@ func run(ctx context.Context, s settings) error {
 	random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 
 	log.Printf("%d edits, the tests took %s", len(all), tests.Round(time.Second))
+	lines, err := testLines(".", s.packages)
+	if err != nil {
+		return err
+	}
 	// A processor has the tests of another mutant beside these.
 	timeout := 10*time.Second + 3*tests
 
@@ -84,15 +93,15 @@ func run(ctx context.Context, s settings) error {
 	results := results{}
 	var wait sync.WaitGroup
 	for _, c := range copies {
-		c.timeout = timeout
+		c.timeout, c.all = timeout, s.matrix
 		wait.Go(func() {
 			for m := range queue {
 				if !s.lua && !covered.has(m) {
-					results.add(m, "", nil)
+					results.add(m, nil, nil)
 					continue
 				}
-				killer, err := c.test(ctx, m)
-				results.add(m, killer, err)
+				killers, err := c.test(ctx, m)
+				results.add(m, killers, err)
 			}
 		})
 	}
@@ -104,6 +113,9 @@ func run(ctx context.Context, s settings) error {
 	}
 	close(queue)
 	wait.Wait()
+	if s.matrix {
+		results.matrix.print(lines)
+	}
 	fmt.Printf("%s: %d of %d mutants tested in %s, %d survive\n", s.packages[0], results.tested, len(all),
 		time.Since(began).Round(time.Second), results.survive)
 	return cmp.Or(ctx.Err(), results.err)
@@ -175,22 +187,24 @@ func copyRepository(ctx context.Context, to string) error {
 type results struct {
 	mu              sync.Mutex
 	tested, survive int
+	matrix          matrix
 	err             error
 }
 
-func (r *results) add(m mutant, killer string, err error) {
+func (r *results) add(m mutant, killers []string, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
 	case err != nil:
 		r.err = cmp.Or(r.err, err)
 		return
-	case killer == notCompiled:
+	case slices.Contains(killers, notCompiled):
 		return
-	case killer == "":
+	case len(killers) == 0:
 		r.survive++
 		fmt.Println("survivor:", m)
 	}
 	r.tested++
-	log.Printf("%d: %s: %s", r.tested, m, killer)
+	r.matrix = append(r.matrix, killers)
+	log.Printf("%d: %s: %s", r.tested, m, strings.Join(killers, ", "))
 }

@@ -39,11 +39,16 @@ type tester struct {
 	root     string
 	packages []string
 	timeout  time.Duration
+	all      bool // tests go on after the first that fails
 }
 
 // quickTests runs tests of packages, except the golden texts: these detect any edit.
-func (t *tester) quickTests(ctx context.Context, args ...string) (output []byte, err error) {
-	args = append([]string{"test", "-count=1", "-short", "-failfast", "-vet=off", "-skip=^TestScripts_"}, args...)
+func (t *tester) quickTests(ctx context.Context, skip []string, args ...string) (output []byte, err error) {
+	skipped := "-skip=^TestScripts_"
+	for _, test := range skip {
+		skipped += "|^" + test + "$"
+	}
+	args = append([]string{"test", "-count=1", "-short", "-vet=off", skipped, fmt.Sprint("-failfast=", !t.all)}, args...)
 	test := exec.CommandContext(ctx, "go", args...)
 	test.Dir = t.root
 	return test.CombinedOutput()
@@ -53,7 +58,7 @@ func (t *tester) quickTests(ctx context.Context, args ...string) (output []byte,
 func (t *tester) measure(ctx context.Context) (coverage, time.Duration, error) {
 	profile := filepath.Join(t.root, "coverage.txt")
 	args := append([]string{"-coverpkg=" + t.packages[0], "-coverprofile=" + profile}, t.packages...)
-	if output, err := t.quickTests(ctx, args...); err != nil {
+	if output, err := t.quickTests(ctx, nil, args...); err != nil {
 		return nil, 0, fmt.Errorf("the tests fail without an edit: %w: %s", err, output)
 	}
 	content, err := os.ReadFile(profile)
@@ -61,36 +66,41 @@ func (t *tester) measure(ctx context.Context) (coverage, time.Duration, error) {
 		return nil, 0, err
 	}
 	began := time.Now() // with everything compiled
-	_, err = t.quickTests(ctx, t.packages...)
+	_, err = t.quickTests(ctx, nil, t.packages...)
 	return parseCoverage(string(content)), time.Since(began), err
 }
 
 const notCompiled = "does not compile"
 
-var failure = regexp.MustCompile(`--- FAIL: (\S+)|(test timed out)|(?m:^(panic: .*|fatal error: .*)$)`)
-
-// test returns the test that detects the mutant, or "" if there is none.
-func (t *tester) test(ctx context.Context, m mutant) (killer string, err error) {
+// test returns the tests that detect the mutant: the first of them, or all.
+func (t *tester) test(ctx context.Context, m mutant) (killers []string, err error) {
 	file := filepath.Join(t.root, m.file)
 	if err := os.WriteFile(file, []byte(m.source[:m.start]+m.with+m.source[m.end:]), 0o644); err != nil {
-		return "", err
+		return nil, err
 	}
 	for _, folder := range t.packages {
-		output, failed := t.quickTests(ctx, "-timeout="+t.timeout.String(), folder)
-		if failed == nil {
-			continue
+		var found []string
+		for again := err == nil; again; { // the others, if a test ended the program
+			output, failure := t.quickTests(ctx, found, "-json", "-timeout="+t.timeout.String(), folder)
+			tests, ended := failed(output)
+			switch {
+			case failure == nil:
+			case strings.Contains(string(output), "[build failed]"):
+				return []string{notCompiled}, cmp.Or(ctx.Err(), os.WriteFile(file, []byte(m.source), 0o644))
+			case len(tests) == 0:
+				err = fmt.Errorf("%s: the tests fail without a failed test: %s", m, output)
+			}
+			found = append(found, tests...)
+			again = t.all && ended && len(tests) > 0
 		}
-		found := failure.FindString(string(output))
-		switch {
-		case strings.Contains(string(output), "[build failed]"):
-			found = notCompiled
-		case found == "":
-			return "", fmt.Errorf("%s: the tests fail without a failed test: %s", m, output)
+		for _, test := range found {
+			killers = append(killers, folder+" "+test)
 		}
-		killer = strings.TrimPrefix(found, "--- FAIL: ")
-		break
+		if len(killers) > 0 && !t.all {
+			break
+		}
 	}
-	return killer, cmp.Or(ctx.Err(), os.WriteFile(file, []byte(m.source), 0o644))
+	return killers, cmp.Or(err, ctx.Err(), os.WriteFile(file, []byte(m.source), 0o644))
 }
 
 // coverage has, by the base name of a file, the lines of statements that the tests run.
