@@ -5,10 +5,8 @@ import (
 	"crypto/tls"
 	"maps"
 	"math"
-	"math/rand/v2"
 	"net"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -69,90 +67,6 @@ func TestWithClock_ClockJumpsBack_WindowIsKept(t *testing.T) {
 		time.Sleep(time.Hour)
 		f.RequireGranted(l, 10)
 	})
-}
-
-// TestWithWaitJitter_GoAlone_KeepsThePace: its waiters are late by at most a fortieth of the time.
-func TestWithWaitJitter_GoAlone_KeepsThePace(t *testing.T) {
-	for _, test := range []struct {
-		opts    []Option
-		rate    Rate
-		callers int
-		least   int64
-	}{
-		{nil, Rate{Permits: 1, Interval: 100 * time.Millisecond}, 4, 285},
-		{nil, Rate{Permits: 20, Interval: time.Second}, 6, 580},
-		{nil, Rate{Permits: 1, Interval: time.Second}, 1, 29},
-		{[]Option{WithWaitJitter(time.Hour)}, Rate{Permits: 20, Interval: time.Second}, 6, 550}, // at first, more waits are late
-		{[]Option{WithWaitJitter(0)}, Rate{Permits: 1, Interval: 100 * time.Millisecond}, 4, 300},
-	} {
-		withRedis(t, func(t *testing.T, f *fixture) {
-			got, _ := f.share(30*time.Second, []*Limiter{f.limiter(test.rate, test.opts...)}, test.callers, 0, 0)
-			assert.GreaterOrEqual(t, got, test.least, "%v", test.rate)
-		})
-	}
-}
-
-// TestWithWaitJitter_RedissonWaits_BothSidesGetAQuarter: also beside several Clients, and if Redisson's
-// waiters are later than their timers.
-func TestWithWaitJitter_RedissonWaits_BothSidesGetAQuarter(t *testing.T) {
-	lasts := time.Duration(redistest.Deep(10, 30)) * time.Second
-	for rate, sides := range map[Rate][][3]int{
-		{Permits: 20, Interval: time.Second}:           {{1, 6, 6}, {1, 1, 20}, {1, 20, 1}, {3, 2, 6}, {5, 6, 6}},
-		{Permits: 1, Interval: 100 * time.Millisecond}: {{1, 4, 4}, {2, 4, 4}, {5, 1, 4}},
-		{Permits: 100, Interval: time.Second}:          {{1, 30, 30}, {3, 30, 30}},
-	} {
-		for _, callers := range sides {
-			for _, busy := range []time.Duration{0, 10 * time.Millisecond}[:1+1/callers[0]] {
-				withRedis(t, func(t *testing.T, f *fixture) {
-					clients := []*Limiter{f.limiter(rate)}
-					for len(clients) < callers[0] {
-						clients = append(clients, New(f.Conn).Limiter("limiter"))
-					}
-					ours, theirs := f.share(lasts, clients, callers[1], callers[2], busy)
-					part := int64(redistest.Deep(6, 4)) // 10 s have more chance in them than 30 s
-					assert.GreaterOrEqual(t, part*min(ours, theirs), ours+theirs, "%v, %d, busy %v: %d and %d", rate,
-						callers, busy, ours, theirs)
-				})
-			}
-		}
-	}
-}
-
-// share returns the permits that callers of Acquire, so many of each Client, and Redisson's waiters get in
-// a time. Those ask at the first tick of their timer that is 3 ms or more after the oldest grant has expired, and
-// up to busy later.
-func (f *fixture) share(lasts time.Duration, clients []*Limiter, callers, redissons int,
-	busy time.Duration) (ours, theirs int64) {
-	f.Latency.Store(int64(200 * time.Microsecond))
-	ctx, cancel := context.WithTimeout(f.Context(), lasts)
-	defer cancel()
-	other := New(f.Conn).Limiter("limiter")
-	var running sync.WaitGroup
-	for _, l := range clients {
-		for range callers {
-			running.Go(func() {
-				for l.Acquire(ctx, 1) == nil {
-					atomic.AddInt64(&ours, 1)
-				}
-			})
-		}
-	}
-	for range redissons {
-		running.Go(func() {
-			for ctx.Err() == nil {
-				switch d, err := other.Take(ctx, 1); {
-				case err == nil && d.Allowed:
-					atomic.AddInt64(&theirs, 1)
-				case err == nil:
-					const tick = 100 * time.Millisecond
-					at := time.Now().Add(d.RetryAfter + 3*time.Millisecond)
-					time.Sleep(time.Until(at.Truncate(tick).Add(tick)) + rand.N(2*time.Millisecond+2*busy))
-				}
-			}
-		})
-	}
-	running.Wait()
-	return ours, theirs
 }
 
 // TestLimiter_InvalidInput_IsRefusedUnsent: each error has a type, and Redis receives no command.

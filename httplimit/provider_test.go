@@ -20,8 +20,9 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// counter decides at a provider whether a request of n permits is served, at a time since a midnight.
-type counter func(now time.Duration, n int64) bool
+// counter decides at a provider on a request of n permits, at a time since a midnight. It returns how many are left, or
+// less than 0 if the request is refused.
+type counter func(now time.Duration, n int64) (left int64)
 
 // sliding serves so many in any interval.
 func sliding(permits int64, interval time.Duration) counter {
@@ -30,7 +31,7 @@ func sliding(permits int64, interval time.Duration) counter {
 		n  int64
 	}
 	var served []one
-	return func(now time.Duration, n int64) bool {
+	return func(now time.Duration, n int64) int64 {
 		sum := n
 		served = slices.DeleteFunc(served, func(o one) bool { return o.at <= now-interval })
 		for _, o := range served {
@@ -39,32 +40,45 @@ func sliding(permits int64, interval time.Duration) counter {
 		if sum <= permits {
 			served = append(served, one{now, n})
 		}
-		return sum <= permits
+		return permits - sum
 	}
 }
 
 // fixed serves so many in each interval since midnight.
 func fixed(permits int64, interval time.Duration) counter {
 	window, sum := time.Duration(-1), int64(0)
-	return func(now time.Duration, n int64) bool {
+	return func(now time.Duration, n int64) int64 {
 		if now/interval != window {
 			window, sum = now/interval, 0
 		}
+		if left := permits - sum - n; left < 0 {
+			return left
+		}
 		sum += n
-		return sum <= permits
+		return permits - sum
 	}
 }
 
 // bucket serves a burst, and then one in each step.
 func bucket(capacity float64, step time.Duration) counter {
 	tokens, last := capacity, time.Duration(0)
-	return func(now time.Duration, n int64) bool {
+	return func(now time.Duration, n int64) int64 {
 		tokens, last = min(capacity, tokens+float64(now-last)/float64(step)), now
 		if tokens < float64(n) {
-			return false
+			return -1
 		}
 		tokens -= float64(n)
-		return true
+		return int64(tokens)
+	}
+}
+
+// both counts requests, and permits.
+func both(requests, permits counter) counter {
+	return func(now time.Duration, n int64) int64 {
+		if left := requests(now, 1); left < 0 {
+			return left
+		}
+		return permits(now, n)
 	}
 }
 
@@ -81,7 +95,7 @@ func (p *provider) request(n int64) {
 	time.Sleep(5*time.Millisecond + rand.N(10*time.Millisecond))
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.count(time.Since(p.began), n) {
+	if p.count(time.Since(p.began), n) >= 0 {
 		p.served += n
 	} else {
 		p.denied++
@@ -124,7 +138,7 @@ func TestTaken_TokensLast_AreAcceptedByAProvider(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, f *redistest.Fixture) {
 		f.Latency.Store(int64(time.Millisecond))
 		tokens, requests := sliding(90_000, time.Minute), sliding(60, time.Minute)
-		p := &provider{count: func(now time.Duration, n int64) bool { return requests(now, 1) && tokens(now, n) }}
+		p := &provider{count: both(requests, tokens)}
 		p.saturate(t, f, 4*time.Minute, 4*90_000, func(client *rratelimiter.Client) func(context.Context) error {
 			tokens, requests := limit.New(client, "{m}t", perMinute[0]), limit.New(client, "{m}r", perMinute[1])
 			return func(ctx context.Context) error {
@@ -164,7 +178,7 @@ func (m *model) call(used int64) time.Duration {
 		m.until = time.Now().Add(20 * time.Second)
 		return 20 * time.Second
 	case time.Now().Before(m.until) && time.Until(m.until) < 20*time.Second-50*time.Millisecond, m.inFlight == 8,
-		!m.count(time.Since(m.began), used):
+		m.count(time.Since(m.began), used) < 0:
 		m.denied++
 		return time.Second
 	}
@@ -212,7 +226,7 @@ func TestTaken_ThreeLimitsOfAModel_AreAcceptedByTheProvider(t *testing.T) {
 			f.Latency.Store(int64(time.Millisecond))
 			perWindow, tokensPerWindow := sliding(40, window), sliding(12_000, window)
 			m := &model{provider: provider{began: time.Now()}, perToken: time.Duration(row.perToken) * time.Millisecond}
-			m.count = func(now time.Duration, n int64) bool { return perWindow(now, 1) && tokensPerWindow(now, n) }
+			m.count = both(perWindow, tokensPerWindow)
 			ctx, cancel := context.WithTimeout(t.Context(), lasts)
 			defer cancel()
 			var all sync.WaitGroup
@@ -335,9 +349,7 @@ func TestTransport_PoliciesOfThePage_AreAcceptedByProviders(t *testing.T) {
 		"10 per second and 1,000,000 a month": {
 			[]limit.Policy{limit.SlidingLog{Permits: 10, Interval: 1050 * time.Millisecond},
 				limit.Calendar{Permits: 1_000_000, Unit: limit.Month}}, 20 * second, 200,
-			map[string]counter{
-				"both": func(now time.Duration, n int64) bool { return tens(now, n) && millions(now, n) },
-			},
+			map[string]counter{"both": both(tens, millions)},
 		},
 	}
 	for text, row := range rows {

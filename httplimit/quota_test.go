@@ -163,16 +163,16 @@ func TestFollowQuota_LateAnswers_AreIgnored(t *testing.T) {
 func TestFollowQuota_TwoFleets_FewRefusals(t *testing.T) {
 	for name, kind := range map[string]struct {
 		policy limit.Policy
-		count  func() (counter, func() int64)
+		count  func(permits int64, interval time.Duration) counter
 	}{
-		"window": {limit.FixedWindow{Permits: 100, Interval: time.Minute, Aligned: true}, fixedLeft},
-		"log":    {limit.SlidingLog{Permits: 100, Interval: 61 * time.Second}, slidingLeft},
+		"window": {limit.FixedWindow{Permits: 100, Interval: time.Minute, Aligned: true}, fixed},
+		"log":    {limit.SlidingLog{Permits: 100, Interval: 61 * time.Second}, sliding},
 	} {
 		refused := make(map[bool]int)
 		for _, follows := range []bool{false, true} {
 			redistest.Run(t, func(t *testing.T, f *redistest.Fixture) {
 				f.Latency.Store(int64(time.Millisecond))
-				served, denied := twoFleets(t, f, follows, kind.policy, kind.count)
+				served, denied := twoFleets(t, f, follows, kind.policy, kind.count(100, time.Minute))
 				t.Logf("%s, follows %v: %d served, %d refused", name, follows, served, denied)
 				assert.GreaterOrEqual(t, served, 90*fleetMinutes, name)
 				refused[follows] = denied
@@ -187,21 +187,21 @@ var fleetMinutes = redistest.Deep(4, 10)
 
 // twoFleets sends 12 requests a second in all, if the limiters let them.
 func twoFleets(t *testing.T, f *redistest.Fixture, follows bool, policy limit.Policy,
-	open func() (counter, func() int64)) (served, denied int) {
+	count counter) (served, denied int) {
 	var mu sync.Mutex
-	count, left := open()
 	began := time.Now().Truncate(24 * time.Hour)
 	provider := answers(func(*http.Request) (int, map[string]string) {
 		time.Sleep(5*time.Millisecond + rand.N(10*time.Millisecond))
 		defer time.Sleep(5 * time.Millisecond)
 		mu.Lock()
 		defer mu.Unlock()
-		if !count(time.Since(began), 1) {
+		left := count(time.Since(began), 1)
+		if left < 0 {
 			denied++
 			return 429, map[string]string{"X-RateLimit-Remaining": "0"}
 		}
 		served++
-		return 200, map[string]string{"X-RateLimit-Remaining": fmt.Sprint(left())}
+		return 200, map[string]string{"X-RateLimit-Remaining": fmt.Sprint(left)}
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(fleetMinutes)*time.Minute)
 	defer cancel()
@@ -228,33 +228,4 @@ func twoFleets(t *testing.T, f *redistest.Fixture, follows bool, policy limit.Po
 	}
 	all.Wait()
 	return served, denied
-}
-
-// fixedLeft and slidingLeft are providers of 100 a minute that say how much is left.
-func fixedLeft() (counter, func() int64) {
-	window, sum := time.Duration(-1), int64(0)
-	return func(now time.Duration, n int64) bool {
-		if now/time.Minute != window {
-			window, sum = now/time.Minute, 0
-		}
-		if sum+n > 100 {
-			return false
-		}
-		sum += n
-		return true
-	}, func() int64 { return 100 - sum }
-}
-
-func slidingLeft() (counter, func() int64) {
-	var served []time.Duration
-	return func(now time.Duration, _ int64) bool {
-		for len(served) > 0 && served[0] <= now-time.Minute {
-			served = served[1:]
-		}
-		if len(served) == 100 {
-			return false
-		}
-		served = append(served, now)
-		return true
-	}, func() int64 { return int64(100 - len(served)) }
 }

@@ -150,28 +150,6 @@ func TestLimiter_InvalidInput_IsRefusedUnsent(t *testing.T) {
 	assert.NoError(t, l.Release(ctx, 0), "does nothing")
 }
 
-// TestNew_MostPolicies_FitInAScript: Lua limits the locals of a script.
-func TestNew_MostPolicies_FitInAScript(t *testing.T) {
-	f := newClocked(t)
-	for _, kind := range []func(time.Duration) Policy{
-		func(d time.Duration) Policy { return SlidingLog{5, d} },
-		func(d time.Duration) Policy { return SlidingWindow{5, d, 0} },
-		func(d time.Duration) Policy { return Calendar{5, Day, time.FixedZone(d.String(), 0)} },
-	} {
-		var all []Policy
-		for i := range policy.MaxJoined {
-			all = append(all, kind(time.Duration(i+1)*time.Second))
-		}
-		l := New(f.client, "name", all...)
-		redistest.Result(t, l.Charge, 1)
-		for _, d := range redistest.Result(t, l.TakeEach, 1) {
-			assert.EqualValues(t, 3, d.Remaining)
-		}
-		require.NoError(t, l.Release(t.Context(), 2))
-		assert.Empty(t, f.redis.Keys())
-	}
-}
-
 // TestReset_SlotMoves_AsksAgain: for a quarter of a second, as all other calls do.
 func TestReset_SlotMoves_AsksAgain(t *testing.T) {
 	withRedis(t, func(t *testing.T, f *fixture) {

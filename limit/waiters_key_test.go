@@ -38,12 +38,13 @@ func TestAcquire_WaitersKey_IsOfWaitersOnly(t *testing.T) {
 // TestAcquire_WaitersKeyIsUnusable_DecidesWithoutIt: the key is lost, has another type or members that no
 // Client writes, or the user has no rights for it.
 func TestAcquire_WaitersKeyIsUnusable_DecidesWithoutIt(t *testing.T) {
+	redissons := Policy(nil)
 	for name, spoil := range map[string]func(f *fixture, key string){
 		"lost":         func(f *fixture, key string) { f.Redis.Del(key) },
 		"another type": func(f *fixture, key string) { f.Redis.Del(key); _ = f.Redis.Set(key, "text") },
 		"other members": func(f *fixture, key string) {
 			f.Redis.Del(key)
-			for _, member := range []string{"a", "b!", "", "clock"} {
+			for _, member := range []string{"a", "b!", "", "clock", "all"} {
 				_, _ = f.Redis.ZAdd(key, 1e300, member)
 				_, _ = f.Redis.ZAdd(key, -5, member+"x")
 			}
@@ -59,25 +60,28 @@ func TestAcquire_WaitersKeyIsUnusable_DecidesWithoutIt(t *testing.T) {
 		},
 	} {
 		eachPolicy(t, []Policy{FixedWindow{20, 500 * time.Millisecond, false}, TokenBucket{1, 40, time.Second},
-			InFlight{Permits: 40, Lease: time.Second}}, func(t *testing.T, f *fixture, p Policy) {
-			open := func(c *rratelimiter.Client) Joinable { return New(c, "name", p) }
-			l := New(f.client, "name", p)
-			key := l.protocol.waiters()
-			spoil(f, key)
+			InFlight{Permits: 40, Lease: time.Second}, redissons}, func(t *testing.T, f *fixture, p Policy) {
 			done := make(chan struct{})
 			defer close(done)
 			go func() {
 				for {
+					for _, key := range f.waitersKeys() {
+						spoil(f, key)
+					}
 					select {
 					case <-done:
 						return
 					case <-time.After(100 * time.Millisecond):
-						spoil(f, key)
 					}
 				}
 			}()
-			got := shares(t, f.Fixture, 5*time.Second, open, site{}, site{})
-			assert.GreaterOrEqual(t, got.sum(), int64(195), name)
+			got := shares(t, f.Fixture, 5*time.Second, func(c *rratelimiter.Client) Joinable {
+				if p == redissons {
+					return redissonLimiter(c)
+				}
+				return New(c, "name", p)
+			}, site{}, site{})
+			assert.GreaterOrEqual(t, got.sum(), map[bool]int64{true: 180, false: 195}[p == redissons], name)
 		})
 	}
 }
