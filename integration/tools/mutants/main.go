@@ -6,7 +6,8 @@
 //	go run ./integration/tools/mutants -for 18m ./internal/guard/gate ./httplimit
 //	go run ./integration/tools/mutants -lua ./limit
 //
-// With -matrix it runs all tests with each edit. In the end it prints which tests are not needed to detect the edits.
+// With -matrix it runs all tests with each edit. In the end it prints which tests are not needed to detect the edits. With
+// -without TestOne|TestTwo, the edits that it prints are those that only these tests detect.
 package main
 
 import (
@@ -32,6 +33,7 @@ type settings struct {
 	packages []string // folders with tests: the first one's files are edited
 	lua      bool
 	matrix   bool
+	without  string
 	limit    time.Duration
 	seed     uint64
 }
@@ -41,6 +43,7 @@ func main() {
 	var s settings
 	flag.BoolVar(&s.lua, "lua", false, "edit the Lua files of the package instead of its Go files")
 	flag.BoolVar(&s.matrix, "matrix", false, "run all tests with each edit, and print those that are never the only one")
+	flag.StringVar(&s.without, "without", "", "a regular expression of tests: print the edits that only these detect")
 	flag.DurationVar(&s.limit, "for", 0, "the time for tests of mutants; 0 for as long as all of them take")
 	flag.Uint64Var(&s.seed, "seed", 1, "the seed of the order")
 	flag.Parse()
@@ -65,7 +68,7 @@ func run(ctx context.Context, s settings) error {
 	defer func() { _ = os.RemoveAll(dir) }()
 	copies := make([]*tester, runtime.NumCPU())
 	for i := range copies {
-		copies[i] = &tester{root: filepath.Join(dir, fmt.Sprint(i)), packages: s.packages}
+		copies[i] = &tester{root: filepath.Join(dir, fmt.Sprint(i)), packages: s.packages, without: s.without}
 		if err := copyRepository(ctx, copies[i].root); err != nil {
 			return err
 		}
@@ -97,7 +100,9 @@ func run(ctx context.Context, s settings) error {
 		wait.Go(func() {
 			for m := range queue {
 				if !s.lua && !covered.has(m) {
-					results.add(m, nil, nil)
+					if s.without == "" {
+						results.add(m, nil, nil)
+					}
 					continue
 				}
 				killers, err := c.test(ctx, m)
