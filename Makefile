@@ -109,14 +109,14 @@ image-redis:
 	sh integration/containers/image.sh redis-8.0
 	sh integration/containers/image.sh valkey-8.1
 
-# Long runs: each fault ten times, an outage of a minute, leases under load for 30 s each, a minute of calls in flight, a
+# Long runs: each fault ten times, an outage of a minute, prefetches under load for 30 s each, a minute of calls in flight, a
 # million limiters, 100,000 waiting callers, a thousand limiters that expire, each missing permission with each kind of
 # rate, 50,000 calls of each policy on a server beside its model and sequences of 4,000 in memory, a hundred seeds of
 # random sequences beside Redisson, and 700 histories of each kind.
 test-faults: deps
 	cd integration && OUTAGE=1m $(GO_TEST) -v -count=1 -timeout 30m -run TestOutage_EveryCall_FailsInTime ./faults/outages
 	cd integration && $(GO_TEST) -v -count=10 -timeout 120m ./faults/outages ./faults/network ./faults/waiters
-	cd integration && LEASE_LOAD=30s PLACES_LOAD=1m $(GO_TEST) -v -count=1 -timeout 30m ./limits/leases ./limits/places
+	cd integration && PREFETCH_LOAD=30s PLACES_LOAD=1m $(GO_TEST) -v -count=1 -timeout 30m ./limits/prefetches ./limits/places
 	cd integration && EXPIRIES=1000 RIGHTS=1 $(GO_TEST) -v -count=1 -timeout 30m ./limits/expiry ./faults/rights
 	cd integration && CORRUPTION_ROUNDS=4000 NAMES=1000000 WAITERS=100000 POLICY_STEPS=50000 $(GO_TEST) -v -timeout 120m \
 		./limits/scale ./faults/corruption ./limits/policies ./compatibility/peers
@@ -181,7 +181,7 @@ mutate:
 	for package in $(if $(PACKAGE),'$(PACKAGE)',$(MUTATED)); do \
 		go run ./integration/tools/mutants $(MUTATE) $$package || exit 1; done
 
-# The models of leases and of waiting callers, searched by Alloy to the bounds that it prints. A wrong model fails.
+# The models of prefetches and of waiting callers, searched by Alloy to the bounds that it prints. A wrong model fails.
 model: deps
 	cd integration && go test -count=1 ./tools/alloy
 	sh integration/tools/alloy/explore.sh "*" model/*.als

@@ -53,7 +53,7 @@ func ourSession(b testing.TB, redis rueidis.Client, client *rratelimiter.Client,
 		},
 		settle: func(b *testing.B) {
 			require.NoError(b, client.Flush(context.Background()))
-			time.Sleep(50 * time.Millisecond) // a call that brings one more lease may be in flight, and releases it
+			time.Sleep(50 * time.Millisecond) // a call that brings one more prefetch may be in flight, and releases it
 		},
 	}
 }

@@ -3,6 +3,6 @@
 // between its start and its end, in which a model of the limiter gives every answer. The models are
 // plain Go.
 //
-// A History collects the calls. Limiter is the model of Redisson's limiter, Leased that of one whose
-// Clients lease permits, and Policies that of a limiter of package limit.
+// A History collects the calls. Limiter is the model of Redisson's limiter, Prefetched that of one whose
+// Clients prefetch permits, and Policies that of a limiter of package limit.
 package linear

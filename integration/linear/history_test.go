@@ -41,10 +41,10 @@ type Input struct {
 	// set, Readings are what it showed meanwhile; otherwise they are nil.
 	From, To int64
 	Readings []int64
-	// Leases is set if the caller's Client leases permits.
-	Leases bool
-	// Settled is set if no Client has a lease.
-	Settled bool
+	// Prefetches is set if the caller's Client prefetches permits.
+	Prefetches bool
+	// Idle is set if no Client has a prefetch.
+	Idle bool
 	// Java is set if the caller is Redisson.
 	Java bool
 }

@@ -38,7 +38,7 @@ func (in Input) spans() []span {
 }
 
 // Limiter returns the model of a Redisson limiter with a rate and an interval, whose Clients do not
-// lease permits. On the host's clock the interval must be longer than the history, so that no grant
+// prefetch permits. On the host's clock the interval must be longer than the history, so that no grant
 // expires in it.
 func Limiter(rate int64, interval time.Duration) porcupine.Model {
 	model := porcupine.NondeterministicModel{
@@ -148,7 +148,7 @@ func (l limiter) take(in Input, out Output, at span, interval int64) (next limit
 }
 
 // returns reports whether so many permits are free after a duration, and not earlier. A call whose
-// clock is behind the date of a grant takes that for a lease, whose unused permits can return early.
+// clock is behind the date of a grant takes that for a prefetch, whose unused permits can return early.
 // The order of grants whose times are uncertain is, too.
 func (l limiter) returns(permits int64, after time.Duration, at span, interval int64) bool {
 	free := l.free()

@@ -25,7 +25,7 @@ const (
 	benchRules = "domain: bench\ndescriptors:\n  - {key: user, rate_limit: {unit: hour, requests_per_unit: 1000000000}}\n"
 )
 
-// BenchmarkBeside compares rrl serve, without and with leases of a second, with the original's
+// BenchmarkBeside compares rrl serve, without and with prefetches of a second, with the original's
 // design, in turns. Each is a process of its own on one Redis. The original has Go's default
 // garbage collection; "tuned" has the environment of the image.
 func BenchmarkBeside(b *testing.B) {
@@ -47,10 +47,10 @@ func BenchmarkBeside(b *testing.B) {
 				newProcess(b, "theirs", original, self),
 				newProcess(b, "tuned", append(image, original...), self),
 				newProcess(b, "plain", image, rrl, serve...),
-				newProcess(b, "leased", image, rrl, append(serve[:len(serve):len(serve)], "--prefetch", "1s")...),
+				newProcess(b, "prefetching", image, rrl, append(serve[:len(serve):len(serve)], "--prefetch", "1s")...),
 			}
 			contenders[3].ends = func(context.Context) error {
-				time.Sleep(1100 * time.Millisecond) // until its leases have ended
+				time.Sleep(1100 * time.Millisecond) // until its prefetches have ended
 				return nil
 			}
 			inTurns(b, contenders, keys)
@@ -73,14 +73,14 @@ func BenchmarkHandler(b *testing.B) {
 		require.NoError(b, err)
 		return s
 	}
-	leases := open(rratelimiter.WithPrefetch(time.Second))
+	prefetching := open(rratelimiter.WithPrefetch(time.Second))
 	for _, keys := range []int{1, 10_000} {
 		b.Run(fmt.Sprintf("keys=%d", keys), func(b *testing.B) {
 			contenders := []*contender{
 				handler("theirs", &counting{redis: connected(b, redis)}), handler("plain", service(open())),
-				handler("leased", service(leases)),
+				handler("prefetching", service(prefetching)),
 			}
-			contenders[2].ends = leases.Flush
+			contenders[2].ends = prefetching.Flush
 			inTurns(b, contenders, keys)
 		})
 	}

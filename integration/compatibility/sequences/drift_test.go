@@ -71,7 +71,7 @@ type driftChange struct {
 	name        string
 	kind        rratelimiter.RateType
 	rate, after int64 // before and after the change
-	leases      bool
+	prefetches  bool
 	make        func(ctx context.Context, r *run, change driftChange, name string) error
 }
 
@@ -108,12 +108,12 @@ func driftChanges() []driftChange {
 	return []driftChange{
 		{"Java releases", overall, 100, 100, false, release(100)},
 		{"Java releases a part", overall, 100, 100, false, release(30)},
-		{"Java releases, one of two Clients leases", overall, 100, 100, true, release(100)},
+		{"Java releases, one of two Clients prefetches", overall, 100, 100, true, release(100)},
 		{"Java of the main branch releases", overall, 100, 100, false, ofMain(100)},
 		{"Java of the main branch releases a part", overall, 100, 100, false, ofMain(30)},
-		{"Java of the main branch releases, one of two Clients leases", overall, 100, 100, true, ofMain(100)},
+		{"Java of the main branch releases, one of two Clients prefetches", overall, 100, 100, true, ofMain(100)},
 		{"both release", overall, 100, 100, false, each(ofMain(20), release(30), ofMain(20), release(10))},
-		{"both release, one of two Clients leases", overall, 100, 100, true, each(release(30), ofMain(50))},
+		{"both release, one of two Clients prefetches", overall, 100, 100, true, each(release(30), ofMain(50))},
 		{"Java lowers the rate and keeps the state", overall, 100, 10, false, keeps},
 		{"Java raises a rate of a thousand and keeps the state", overall, 1000, 1500, false, keeps},
 		{"Java lowers a rate per client", perClient, 100, 10, false, sets},
@@ -138,7 +138,7 @@ func (r *run) requireCorrection(t *testing.T, change driftChange) {
 	clock := rratelimiter.WithClock(d.now)
 	d.clients = []*rratelimiter.Client{rratelimiter.New(r.redis, clock)}
 	longest := driftInterval + driftStep // that a permit stays taken
-	if change.leases {
+	if change.prefetches {
 		d.clients = append(d.clients, rratelimiter.New(r.redis, clock, rratelimiter.WithPrefetch(time.Second)))
 		longest += time.Second
 	}

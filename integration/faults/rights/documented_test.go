@@ -135,7 +135,7 @@ func TestPolicies_DocumentedRights_AreEnough(t *testing.T) {
 			refused = limited(t, redistest.Err(taken.Take(t.Context(), 1, holding)), "") || refused
 			refused = limited(t, taken.Settle(t.Context(), 1), "") || refused
 		}
-		leasing := s.allowed(t, append(slices.Clone(always), commands...), rratelimiter.WithPrefetch(time.Second),
+		prefetching := s.allowed(t, append(slices.Clone(always), commands...), rratelimiter.WithPrefetch(time.Second),
 			rratelimiter.WithClock(func() time.Time { return at }))
 		many := policy
 		if window, ok := policy.(limit.FixedWindow); ok {
@@ -143,7 +143,7 @@ func TestPolicies_DocumentedRights_AreEnough(t *testing.T) {
 			many = window
 		}
 		for range 200 {
-			_, err := limit.New(leasing, "leased", many).TryAcquire(t.Context(), 1)
+			_, err := limit.New(prefetching, "prefetched", many).TryAcquire(t.Context(), 1)
 			refused = limited(t, err, "") || refused
 		}
 		return refused

@@ -41,8 +41,8 @@ default:
 var defects = map[string]defect{
 	"a grant is dropped": {"internal/include/grant.lua", "failed = redis.pcall('ZADD', permitsKey, grantedAt, member)", "failed = 1",
 		"TestLimiter_GoClients"},
-	"a lease is used 1 ms after its end": {"internal/engine/prefetch.go", "return s.Lasts - max(",
-		"return s.Lasts + time.Millisecond - max(", "TestLeased"},
+	"a prefetch is used 1 ms after its end": {"internal/engine/prefetch.go", "return s.Lasts - max(",
+		"return s.Lasts + time.Millisecond - max(", "TestPrefetched"},
 	"a reply is delivered twice": {"reply.go", answer, kept + answer + twice, "TestLimiter_GoClients"},
 }
 

@@ -46,7 +46,7 @@ func loads(ctx context.Context, plain, leasing *rratelimiter.Client, names int) 
 		leased.SetRate(ctx, rratelimiter.Rate{Permits: 20_000, Interval: 10 * time.Second}),
 		waiting.SetRate(ctx, rratelimiter.Rate{Permits: 1000, Interval: 10 * time.Second}))
 	return []*load{
-		{name: "leased", callers: 16, pause: 10 * time.Millisecond, call: func(ctx context.Context) error {
+		{name: "prefetched", callers: 16, pause: 10 * time.Millisecond, call: func(ctx context.Context) error {
 			_, err := leased.TryAcquire(ctx, 1)
 			return err
 		}},

@@ -27,7 +27,7 @@ var panels = []struct {
 		{"Redis", func(s sample) float64 { return float64(s.redis) / 1e6 }},
 	}},
 	{"Goroutines", "goroutines", []line{{"all", func(s sample) float64 { return float64(s.goroutines) }}}},
-	{"Latency", "p99, milliseconds", []line{latency("leased"), latency("keys"), latency("rules"), latency("waiting")}},
+	{"Latency", "p99, milliseconds", []line{latency("prefetched"), latency("keys"), latency("rules"), latency("waiting")}},
 }
 
 func latency(name string) line {

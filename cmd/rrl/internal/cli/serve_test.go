@@ -181,8 +181,8 @@ func TestServe_Signal_FinishesRequests(t *testing.T) {
 	assert.Equal(t, exitDone, <-ended)
 }
 
-// TestServe_Lease_AnswersBusyKeysFromMemory: and releases unused permits at the end.
-func TestServe_Lease_AnswersBusyKeysFromMemory(t *testing.T) {
+// TestServe_Prefetch_AnswersBusyKeysFromMemory: and releases unused permits at the end.
+func TestServe_Prefetch_AnswersBusyKeysFromMemory(t *testing.T) {
 	redis := startRedis(t)
 	file := written(t, "busy.yaml", "domain: edge\ndescriptors:\n  - {key: user, rate_limit: {unit: year, requests_per_unit: 1000000}}\n")
 	s := serve(t, file, "--redis", redis.url(), "--prefetch", "1s")

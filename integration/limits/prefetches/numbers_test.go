@@ -1,4 +1,4 @@
-package leases_test
+package prefetches_test
 
 import (
 	"context"
@@ -31,7 +31,7 @@ type numbers struct {
 // TestPrefetch_Take_RemainingIsNeverTooLarge: several Clients with prefetches take from a quota that gets none
 // back.
 // Remaining is at most the quota without what the same Client took before the call. What others took counts too,
-// once it is older than a lease and a call. Replies to requests of all sizes pass each other.
+// once it is older than a prefetch and a call. Replies to requests of all sizes pass each other.
 func TestPrefetch_Take_RemainingIsNeverTooLarge(t *testing.T) {
 	window := limit.FixedWindow{Permits: quota, Interval: time.Hour}
 	for kind, open := range map[string]func(c *rratelimiter.Client) take{
@@ -52,18 +52,18 @@ func TestPrefetch_Take_RemainingIsNeverTooLarge(t *testing.T) {
 	} {
 		t.Run(kind, func(t *testing.T) {
 			server := servers.Single(t)
-			var leased atomic.Int64
+			var prefetched atomic.Int64
 			all := make([][]numbers, goClients)
 			var running sync.WaitGroup
 			for client := range all {
 				link := proxy.Start(t, server.Addr())
 				link.Disturb(t, "latency", "downstream", `"latency": 2, "jitter": 1`)
-				take := open(rratelimiter.New(servers.Connect(t, single(link.Listen)), rratelimiter.WithPrefetch(lease),
-					rratelimiter.WithObserver(countLeased(&leased))))
-				running.Go(func() { all[client] = takeFor(t, take, uint64(client), &leased) })
+				take := open(rratelimiter.New(servers.Connect(t, single(link.Listen)), rratelimiter.WithPrefetch(prefetch),
+					rratelimiter.WithObserver(countPrefetched(&prefetched))))
+				running.Go(func() { all[client] = takeFor(t, take, uint64(client), &prefetched) })
 			}
 			running.Wait()
-			require.Greater(t, leased.Load(), int64(enough), "too few grants came from leases")
+			require.Greater(t, prefetched.Load(), int64(enough), "too few grants came from prefetches")
 			requireRemaining(t, all)
 		})
 	}
@@ -71,8 +71,8 @@ func TestPrefetch_Take_RemainingIsNeverTooLarge(t *testing.T) {
 
 type take func(ctx context.Context, permits int64) (rratelimiter.Decision, error)
 
-// takeFor takes permits on many goroutines for a while, until enough come from leases. It returns the decisions.
-func takeFor(t *testing.T, take take, seed uint64, leased *atomic.Int64) (all []numbers) {
+// takeFor takes permits on many goroutines for a while, until enough come from prefetches. It returns the decisions.
+func takeFor(t *testing.T, take take, seed uint64, prefetched *atomic.Int64) (all []numbers) {
 	const takers = 16
 	var mu sync.Mutex
 	var running sync.WaitGroup
@@ -81,10 +81,10 @@ func takeFor(t *testing.T, take take, seed uint64, leased *atomic.Int64) (all []
 		running.Go(func() {
 			random := rand.New(rand.NewPCG(seed, taker))
 			var own []numbers
-			for time.Since(begin) < loadTime/4 || leased.Load() <= enough && time.Since(begin) < settleTimeout {
+			for time.Since(begin) < loadTime/4 || prefetched.Load() <= enough && time.Since(begin) < settleTimeout {
 				permits := 1 + random.Int64N(1+random.Int64N(3))
 				if random.IntN(10) == 0 {
-					permits = 100 // more than a lease has
+					permits = 100 // more than a prefetch has
 				}
 				n := numbers{start: time.Now()}
 				d, err := take(context.Background(), permits)
@@ -118,7 +118,7 @@ func requireRemaining(t *testing.T, all [][]numbers) {
 		taken[i] = historyOf(of)
 		decisions += len(of)
 		for _, n := range of {
-			stale = max(stale, lease+n.end.Sub(n.start))
+			stale = max(stale, prefetch+n.end.Sub(n.start))
 		}
 	}
 	var above, tooLarge int

@@ -11,25 +11,25 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 )
 
-// leased is the state of a limiter whose Clients lease permits: what callers got, the oldest first.
-type leased struct {
+// prefetched is the state of a limiter whose Clients prefetch permits: what callers got, the oldest first.
+type prefetched struct {
 	grants   []grant
-	released int64 // when permits were released last: it is not known whose, since a lease is dated at its end
+	released int64 // when permits were released last: it is not known whose, since a prefetch is dated at its end
 }
 
-// Leased returns the model of a limiter whose Clients lease permits for at most a duration. It allows
+// Prefetched returns the model of a limiter whose Clients prefetch permits for at most a duration. It allows
 // what the documentation of WithPrefetch does. Callers never get more than the rate in an interval. A
-// leased permit that no caller has yet may be missing for the others, so any denial is right, and a
-// lower number of remaining permits. Once all leases are flushed, a permit is missing for at most an
-// interval and a lease after a caller got it.
-func Leased(rate int64, interval, lease time.Duration) porcupine.Model {
+// prefetched permit that no caller has yet may be missing for the others, so any denial is right, and a
+// lower number of remaining permits. Once all prefetches are flushed, a permit is missing for at most an
+// interval and a prefetch after a caller got it.
+func Prefetched(rate int64, interval, prefetch time.Duration) porcupine.Model {
 	return porcupine.Model{
-		Init: func() any { return leased{} },
+		Init: func() any { return prefetched{} },
 		Step: func(state, input, output any) (bool, any) {
-			return state.(leased).step(input.(Input), output.(Output), rate, interval, lease)
+			return state.(prefetched).step(input.(Input), output.(Output), rate, interval, prefetch)
 		},
 		Equal: func(a, b any) bool {
-			return a.(leased).released == b.(leased).released && slices.Equal(a.(leased).grants, b.(leased).grants)
+			return a.(prefetched).released == b.(prefetched).released && slices.Equal(a.(prefetched).grants, b.(prefetched).grants)
 		},
 		DescribeOperation: describe,
 		DescribeState:     func(state any) string { return fmt.Sprintf("%+v", state) },
@@ -38,7 +38,7 @@ func Leased(rate int64, interval, lease time.Duration) porcupine.Model {
 
 // since returns how many permits callers certainly got after a time. Limiters count in whole
 // milliseconds, always rounded down.
-func (l leased) since(at int64) (permits int64) {
+func (l prefetched) since(at int64) (permits int64) {
 	for _, g := range l.grants {
 		if g.from > at {
 			permits += g.permits
@@ -47,8 +47,8 @@ func (l leased) since(at int64) (permits int64) {
 	return permits
 }
 
-func (l leased) step(in Input, out Output, rate int64, interval, lease time.Duration) (ok bool, next leased) {
-	next = leased{slices.Clone(l.grants), l.released}
+func (l prefetched) step(in Input, out Output, rate int64, interval, prefetch time.Duration) (ok bool, next prefetched) {
+	next = prefetched{slices.Clone(l.grants), l.released}
 	free := rate - l.since(in.To/1000-interval.Milliseconds())
 	switch in.Call {
 	case TryAcquire, Take:
@@ -59,19 +59,19 @@ func (l leased) step(in Input, out Output, rate int64, interval, lease time.Dura
 			return out.Decision.Remaining <= max(0, free), l
 		}
 		next.grants = append(next.grants, grant{in.From / 1000, in.To / 1000, in.Permits})
-		// A grant from a lease reports what was left when the lease began.
-		return in.Permits <= free && (in.Leases || out.Decision.Remaining <= free-in.Permits), next
+		// A grant from a prefetch reports what was left when the prefetch began.
+		return in.Permits <= free && (in.Prefetches || out.Decision.Remaining <= free-in.Permits), next
 	case TakeUpTo:
 		granted := out.Available
 		if granted == 0 {
 			return out.Decision.Remaining <= max(0, free), l
 		}
 		next.grants = append(next.grants, grant{in.From / 1000, in.To / 1000, granted})
-		return granted <= min(free, in.Permits) && (in.Leases || out.Decision.Remaining <= free-granted), next
+		return granted <= min(free, in.Permits) && (in.Prefetches || out.Decision.Remaining <= free-granted), next
 	case AvailablePermits:
 		least := int64(0)
-		if in.Settled && l.released <= in.From/1000-(interval+lease).Milliseconds() {
-			least = rate - l.since(in.From/1000-(interval+lease).Milliseconds())
+		if in.Idle && l.released <= in.From/1000-(interval+prefetch).Milliseconds() {
+			least = rate - l.since(in.From/1000-(interval+prefetch).Milliseconds())
 		}
 		return out.Available <= max(0, free) && out.Available >= least, l
 	case Release:
@@ -84,7 +84,7 @@ func (l leased) step(in Input, out Output, rate int64, interval, lease time.Dura
 }
 
 // release returns permits: here the newest ones, so that since stays a lower bound.
-func (l *leased) release(permits int64) {
+func (l *prefetched) release(permits int64) {
 	for permits > 0 && len(l.grants) > 0 {
 		last := &l.grants[len(l.grants)-1]
 		n := min(permits, last.permits)

@@ -1,4 +1,4 @@
-package leases_test
+package prefetches_test
 
 import (
 	"testing"
@@ -11,7 +11,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 )
 
-// A server that hangs keeps grants for callers that have gone, and leases that have ended when
+// A server that hangs keeps grants for callers that have gone, and prefetches that have ended when
 // their reply arrives.
 func TestPrefetch_ServerPaused_KeepsTheRate(t *testing.T) {
 	t.Parallel()
@@ -29,7 +29,7 @@ func TestPrefetch_ServerPaused_KeepsTheRate(t *testing.T) {
 	l.finish()
 }
 
-// The server runs calls and their replies are lost with their connections, repeatedly, with a lease
+// The server runs calls and their replies are lost with their connections, repeatedly, with a prefetch
 // or without.
 func TestPrefetch_RepliesLost_KeepsTheRate(t *testing.T) {
 	t.Parallel()
@@ -49,7 +49,7 @@ func TestPrefetch_RepliesLost_KeepsTheRate(t *testing.T) {
 	require.NotEmpty(t, l.goBooks.Failures(), "no reply was lost")
 }
 
-// The master is killed with grants that its replicas lack: its last ones, and leased permits.
+// The master is killed with grants that its replicas lack: its last ones, and prefetched permits.
 func TestPrefetch_SentinelMasterKilled_BoundsTheLoss(t *testing.T) {
 	t.Parallel()
 	sentinel := servers.NewSentinel(t)
@@ -61,7 +61,7 @@ func TestPrefetch_SentinelMasterKilled_BoundsTheLoss(t *testing.T) {
 		// A replica on this machine is never so far behind.
 		l.lostFrom = time.Now().Add(-100 * time.Millisecond)
 		require.NoError(t, master.Kill())
-		l.lost = time.Now().Add(lease)
+		l.lost = time.Now().Add(prefetch)
 		sentinel.AwaitOtherMaster(t, master)
 	})
 	time.Sleep(2 * loadTime / 3)

@@ -1,9 +1,9 @@
-// Package leases_test runs callers with leases, in several Clients, and Redisson on one limiter. It
-// checks that the limiter keeps its rate while Redis fails, and that a lease ends while its process is
+// Package prefetches_test runs callers with prefetches, in several Clients, and Redisson on one limiter. It
+// checks that the limiter keeps its rate while Redis fails, and that a prefetch ends while its process is
 // stopped.
 //
-// LEASE_LOAD is the duration of each load, by default 3s; of a test of numbers it is a quarter.
-package leases_test
+// PREFETCH_LOAD is the duration of each load, by default 3s; of a test of numbers it is a quarter.
+package prefetches_test
 
 import (
 	"fmt"
@@ -32,22 +32,22 @@ func TestMain(m *testing.M) {
 }
 
 const (
-	name     = "{shop}:leased"
+	name     = "{shop}:prefetched"
 	rate     = 4000
 	interval = time.Second
-	lease    = 50 * time.Millisecond
+	prefetch = 50 * time.Millisecond
 
 	settleTimeout = 60 * time.Second
 )
 
 // loadTime is the duration of a load.
-var loadTime = env.Duration("LEASE_LOAD", 3*time.Second)
+var loadTime = env.Duration("PREFETCH_LOAD", 3*time.Second)
 
 func single(addr string) rueidis.ClientOption {
 	return rueidis.ClientOption{InitAddress: []string{addr}, ForceSingleClient: true}
 }
 
-// setRate sets the rate of a limiter, and returns it without leases.
+// setRate sets the rate of a limiter, and returns it without prefetches.
 func setRate(t *testing.T, redis rueidis.Client, r rratelimiter.Rate) *rratelimiter.Limiter {
 	t.Helper()
 	l := rratelimiter.New(redis).Limiter(name)

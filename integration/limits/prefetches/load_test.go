@@ -1,4 +1,4 @@
-package leases_test
+package prefetches_test
 
 import (
 	"context"
@@ -26,18 +26,18 @@ const (
 	goClients = 3 // each with callers of its own
 	callers   = 2 // of each
 
-	// enough is how many grants of a load come from leases, however long that takes.
+	// enough is how many grants of a load come from prefetches, however long that takes.
 	enough = 1000
 
 	// settled is the time after a fault in which calls may still fail.
 	settled = 1500 * time.Millisecond
 )
 
-// load is callers in bursts. Between bursts, permits return that can be leased.
+// load is callers in bursts. Between bursts, permits return that can be prefetched.
 type load struct {
 	t              *testing.T
 	redis          rueidis.Client
-	limiter        *rratelimiter.Limiter // without leases
+	limiter        *rratelimiter.Limiter // without prefetches
 	java           *oracle.Limiter
 	goBooks, javas *ledger.Ledger
 	stop           chan struct{}
@@ -45,7 +45,7 @@ type load struct {
 	broken         []ledger.Failure // times in which calls may fail
 	lostFrom, lost time.Time        // Redis may lose grants between them
 	audit          func()
-	leased         atomic.Int64 // grants from leases
+	prefetched     atomic.Int64 // grants from prefetches
 }
 
 // start sets the rate and starts the callers.
@@ -58,10 +58,10 @@ func start(t *testing.T, on outages.Target) *load {
 	l.java = oracle.Start(t, "4.7.0", on.Redisson, oracle.WithTimeout(time.Second)).Limiter(name)
 	l.limiter = setRate(t, l.redis, rratelimiter.Rate{Permits: rate, Interval: interval})
 	for client := range uint64(goClients) {
-		leased := rratelimiter.New(servers.Connect(t, on.Redis), rratelimiter.WithPrefetch(lease),
-			rratelimiter.WithObserver(countLeased(&l.leased))).Limiter(name)
+		prefetched := rratelimiter.New(servers.Connect(t, on.Redis), rratelimiter.WithPrefetch(prefetch),
+			rratelimiter.WithObserver(countPrefetched(&l.prefetched))).Limiter(name)
 		for caller := range uint64(callers) {
-			l.running.Go(func() { l.bursts(leased, rand.New(rand.NewPCG(client, caller))) })
+			l.running.Go(func() { l.bursts(prefetched, rand.New(rand.NewPCG(client, caller))) })
 		}
 	}
 	l.running.Go(l.javaBursts)
@@ -70,8 +70,8 @@ func start(t *testing.T, on outages.Target) *load {
 	return l
 }
 
-// countLeased returns an observer that counts grants from leases.
-func countLeased(n *atomic.Int64) *rratelimiter.Observer {
+// countPrefetched returns an observer that counts grants from prefetches.
+func countPrefetched(n *atomic.Int64) *rratelimiter.Observer {
 	return &rratelimiter.Observer{Decision: func(_ context.Context, d rratelimiter.DecisionInfo) {
 		if d.Source == rratelimiter.FromPrefetch && d.Granted {
 			n.Add(1)
@@ -97,14 +97,14 @@ func (l *load) stopped() bool {
 }
 
 // bursts takes permits one after another, by several calls, with pauses.
-func (l *load) bursts(leased *rratelimiter.Limiter, random *rand.Rand) {
+func (l *load) bursts(prefetched *rratelimiter.Limiter, random *rand.Rand) {
 	for !l.stopped() {
 		way, burst := random.IntN(4), 1+random.IntN(600)
 		for i := 0; i < burst && !l.stopped(); i++ {
 			permits := 1 + random.Int64N(2)
 			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 			granted, err := l.goBooks.Time("go", permits, func() (bool, error) {
-				return everycall.Acquire(ctx, leased, way, permits, 20*time.Millisecond)
+				return everycall.Acquire(ctx, prefetched, way, permits, 20*time.Millisecond)
 			})
 			cancel()
 			if err != nil || !granted {
@@ -144,8 +144,8 @@ func (l *load) breaks(fault func()) {
 // end.
 func (l *load) finish() {
 	l.t.Helper()
-	require.Eventually(l.t, func() bool { return l.leased.Load() > enough }, settleTimeout, 10*time.Millisecond,
-		"too few grants came from leases")
+	require.Eventually(l.t, func() bool { return l.prefetched.Load() > enough }, settleTimeout, 10*time.Millisecond,
+		"too few grants came from prefetches")
 	l.end()
 	ended := time.Now()
 	all := append(l.goBooks.Grants(), l.javas.Grants()...)
@@ -160,9 +160,9 @@ func (l *load) finish() {
 		lost -= g.Permits
 	}
 	worst, worstKept := ledger.Worst(all, interval), ledger.Worst(kept, interval)
-	l.t.Logf("%d grants of Go, %d of them from leases, %d of Java; the fullest window held %d of %d, %d permits "+
+	l.t.Logf("%d grants of Go, %d of them from prefetches, %d of Java; the fullest window held %d of %d, %d permits "+
 		"may have been lost; %d errors",
-		len(l.goBooks.Grants()), l.leased.Load(), len(l.javas.Grants()), worst.Permits, rate, lost, len(l.goBooks.Failures()))
+		len(l.goBooks.Grants()), l.prefetched.Load(), len(l.javas.Grants()), worst.Permits, rate, lost, len(l.goBooks.Failures()))
 	require.LessOrEqual(l.t, worstKept.Permits, int64(rate), "the window from %v, without what may be lost",
 		worstKept.Start)
 	require.LessOrEqual(l.t, worst.Permits, rate+lost, "the window from %v", worst.Start)
@@ -179,7 +179,7 @@ func (l *load) finish() {
 	}
 	require.LessOrEqual(l.t, late, len(l.goBooks.Grants())/10, "calls whose deadline passed while nothing was broken")
 
-	time.Sleep(time.Until(ended.Add(interval + lease + 100*time.Millisecond)))
+	time.Sleep(time.Until(ended.Add(interval + prefetch + 100*time.Millisecond)))
 	free, err := l.limiter.AvailablePermits(l.t.Context())
 	require.NoError(l.t, err)
 	require.EqualValues(l.t, rate, free, "all permits are free")

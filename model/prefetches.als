@@ -1,13 +1,13 @@
 /*
- * Leases, clocks and failover of one limiter.
+ * Prefetches, clocks and failover of one limiter.
  *
- * Clients take permits from a master, at once or as leases, which they use later. The master
+ * Clients take permits from a master, at once or as prefetches, which they use later. The master
  * replicates to a replica, which takes its place when it dies. Clocks differ from real time by at
  * most a tick, in either direction, and jump. The rate is lowered once. Each step is one event.
  *
- * A permit is an atom, which is granted once. The interval is three ticks, a lease lasts one.
+ * A permit is an atom, which is granted once. The interval is three ticks, a prefetch lasts one.
  */
-module leases
+module prefetches
 open util/ordering[Tick] as ticks
 
 sig Tick {}
@@ -17,8 +17,8 @@ sig Client { var clock: one Tick }
 sig Permit {
   var date: lone Tick,       -- in the master's set: the date of its grant
   var copy: lone Tick,       -- in the replica's set
-  var holder: lone Client,   -- whose lease has it, unused
-  var read: lone Tick,       -- the holder's clock when it asked for the lease
+  var holder: lone Client,   -- whose prefetch has it, unused
+  var read: lone Tick,       -- the holder's clock when it asked for the prefetch
   var made: lone Tick,       -- when it was granted, in real time
   var used: lone Tick        -- when a caller got it, in real time
 }
@@ -30,7 +30,7 @@ one sig World {
 
 var sig Unknown in Permit {} -- granted, and unknown to the new master
 
-lone sig DatedAtStart {}     -- the deliberate mistake: a lease is dated at its start
+lone sig DatedAtStart {}     -- the deliberate mistake: a prefetch is dated at its start
 
 fun interval[t: Tick]: lone Tick { t.next.next.next }
 fun span[t: Tick]: lone Tick { t.next }
@@ -63,14 +63,14 @@ pred acquire[c: Client, p: Permit] {
   sameWorld and same[Permit - p]
 }
 
-pred lease[c: Client, p: Permit] {
+pred prefetch[c: Client, p: Permit] {
   fresh[p] and free[c.clock]
   p.date' = (some DatedAtStart implies c.clock else span[c.clock])
   p.made' = World.now and p.read' = c.clock and p.holder' = c and no p.(copy' + used')
   sameWorld and same[Permit - p]
 }
 
--- A lease ends a span after it was asked for, by real time, which a monotonic clock shows, and by
+-- A prefetch ends a span after it was asked for, by real time, which a monotonic clock shows, and by
 -- the holder's clock.
 pred use[p: Permit] {
   some p.holder and lte[World.now, span[p.made]] and lte[p.holder.clock, span[p.read]]
@@ -78,7 +78,7 @@ pred use[p: Permit] {
   sameWorld and same[Permit - p]
 }
 
--- An unused permit returns, also long after its lease has ended. If its call is lost, this does not
+-- An unused permit returns, also long after its prefetch has ended. If its call is lost, this does not
 -- happen.
 pred release[p: Permit] {
   some p.holder
@@ -108,7 +108,7 @@ fact behaviour {
   no date and no copy and no holder and no read and no made and no used
   all c: Client | c.clock in World.now + World.now.prev + World.now.next
   always (passes or replicate or failover or lower
-    or (some c: Client, p: Permit | acquire[c, p] or lease[c, p])
+    or (some c: Client, p: Permit | acquire[c, p] or prefetch[c, p])
     or (some p: Permit | use[p] or release[p]))
 }
 
@@ -126,13 +126,13 @@ assert Strict { exact implies always all from: Tick | some interval[from] implie
 -- Clocks that differ by two ticks shorten the interval by two ticks.
 assert StrictWithSkew { always all from: Tick | #window[from, from.next] =< 2 }
 
--- A window that begins after the leases of the higher rate have ended holds at most the lower rate.
+-- A window that begins after the prefetches of the higher rate have ended holds at most the lower rate.
 assert StrictAfterLowerRate {
   exact implies always all from: Tick | (some World.lowered and gt[from, span[World.lowered]] and some interval[from])
     implies lone window[from, interval[from]]
 }
 
--- A permit counts as taken for less than an interval and a lease, and two ticks for clocks that differ.
+-- A permit counts as taken for less than an interval and a prefetch, and two ticks for clocks that differ.
 assert NothingLost {
   always all p: Permit, c: Client | p in taken[c.clock] implies
     (let end = interval[span[p.made.next.next]] | no end or lt[World.now, end])

@@ -1,4 +1,4 @@
-package leases_test
+package prefetches_test
 
 import (
 	"context"
@@ -22,7 +22,7 @@ const (
 	// memberEnv has the address of the Redis of a process of its own.
 	memberEnv = "LEASE_MEMBER"
 
-	memberLease = 400 * time.Millisecond
+	memberPrefetch = 400 * time.Millisecond
 )
 
 // report has the times of the grants of a process, and the error that ended it.
@@ -32,16 +32,16 @@ type report struct {
 }
 
 // member takes one permit after another until a call fails. It writes a line when most permits come
-// from leases, and its report.
+// from prefetches, and its report.
 func member(addr string) error {
 	redis, err := rueidis.NewClient(single(addr))
 	if err != nil {
 		return err
 	}
 	defer redis.Close()
-	var leased atomic.Int64
-	limiter := rratelimiter.New(redis, rratelimiter.WithPrefetch(memberLease),
-		rratelimiter.WithObserver(countLeased(&leased))).Limiter(name)
+	var prefetched atomic.Int64
+	limiter := rratelimiter.New(redis, rratelimiter.WithPrefetch(memberPrefetch),
+		rratelimiter.WithObserver(countPrefetched(&prefetched))).Limiter(name)
 	answers := json.NewEncoder(os.Stdout)
 	var r report
 	for warm := false; ; {
@@ -51,7 +51,7 @@ func member(addr string) error {
 			return answers.Encode(r)
 		}
 		r.Grants = append(r.Grants, start)
-		if !warm && leased.Load() >= 10_000 {
+		if !warm && prefetched.Load() >= 10_000 {
 			warm = true
 			if err := answers.Encode(true); err != nil {
 				return err
@@ -63,8 +63,8 @@ func member(addr string) error {
 	}
 }
 
-// A process that holds a lease is stopped, and the limiter deleted meanwhile, so that later grants
-// come from the lease. These end with the lease, whenever the process resumes.
+// A process that holds a prefetch is stopped, and the limiter deleted meanwhile, so that later grants
+// come from the prefetch. These end with the prefetch, whenever the process resumes.
 func TestPrefetch_ProcessStopped_EndsInTime(t *testing.T) {
 	t.Parallel()
 	server := servers.Single(t)
@@ -108,10 +108,10 @@ func TestPrefetch_ProcessStopped_EndsInTime(t *testing.T) {
 				}
 			}
 			t.Logf("%d uses after it resumed, the last of them %v after it was stopped", uses, late)
-			// The lease began before the process was stopped.
-			require.LessOrEqual(t, late, memberLease)
+			// The prefetch began before the process was stopped.
+			require.LessOrEqual(t, late, memberPrefetch)
 			after += uses
 		})
 	}
-	require.Positive(t, after, "no process held a lease when it resumed")
+	require.Positive(t, after, "no process held a prefetch when it resumed")
 }
