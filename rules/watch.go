@@ -77,7 +77,7 @@ type watch struct {
 	signals  <-chan os.Signal
 
 	set        *Set
-	settled    chan bool   // the file is read, and its rates may be due
+	checked    chan bool   // the file is read, and its rates may be due
 	ratesDue   atomic.Bool // rates are to be set
 	calls      sync.Mutex  // of onReload
 	lastError  string      // that was reported of the file, "" for none
@@ -85,12 +85,12 @@ type watch struct {
 }
 
 func newWatch(path string, opts []WatchOption) *watch {
-	w := &watch{set: new(Set), settled: make(chan bool, 1)}
+	w := &watch{set: new(Set), checked: make(chan bool, 1)}
 	w.files = rulefile.Watcher{Path: path, Every: pollInterval, Apply: w.apply}
 	w.files.Report = func(err error) { w.report(&w.lastError, err, err == nil) } // new rules, and each problem once
-	w.files.Settled = func() {
+	w.files.Idle = func() {
 		select {
-		case w.settled <- true:
+		case w.checked <- true:
 		default: // the rates are set after those that are set at the moment
 		}
 	}
@@ -142,7 +142,7 @@ func (w *watch) followSignals(ctx context.Context) {
 				return
 			}
 			w.report(&w.lastError, w.files.Reload(), true)
-			w.files.Settled()
+			w.files.Idle()
 		}
 	}
 }
@@ -158,7 +158,7 @@ func (w *watch) followRates(ctx context.Context, first error) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-w.settled:
+		case <-w.checked:
 			w.report(&w.ratesError, w.setRates(ctx), false)
 		}
 	}

@@ -24,16 +24,16 @@ type Watcher struct {
 	Apply func(sources []Source, problem *Problem) error
 	// Report gets the result of Apply for a change.
 	Report func(err error)
-	// Settled runs after each check after which no other check is due. It may be nil.
-	Settled func()
+	// Idle runs after each check after which no other check is due. It may be nil.
+	Idle func()
 
 	mu      sync.Mutex
 	last    [sha256.Size]byte // of the last read
 	applied [sha256.Size]byte // of the last files applied
 }
 
-// settleTime is the time from a notification to a check, and between checks.
-const settleTime = 100 * time.Millisecond
+// checkPause is the time from a notification to a check, and between checks.
+const checkPause = 100 * time.Millisecond
 
 // Reload reads the files and applies them, changed or not.
 func (w *Watcher) Reload() error {
@@ -90,7 +90,7 @@ type Notifier interface {
 
 // Run follows the files until ctx ends. Without a notifier, it polls. A notification or a poll makes a
 // check due, unless one is due already. So others, of other files in the folder or of one that is
-// written for long, do not delay it: a file that is replaced is applied two settleTimes later.
+// written for long, do not delay it: a file that is replaced is applied two checkPauses later.
 func Run[E any](ctx context.Context, w *Watcher, n Notifier, events <-chan E, lost <-chan error) {
 	poll := time.NewTicker(w.Every)
 	defer poll.Stop()
@@ -104,9 +104,9 @@ func Run[E any](ctx context.Context, w *Watcher, n Notifier, events <-chan E, lo
 		case <-timer.C:
 			w.listen(n, dirs)
 			if due = w.check(ctx); due {
-				timer.Reset(settleTime)
-			} else if w.Settled != nil {
-				w.Settled()
+				timer.Reset(checkPause)
+			} else if w.Idle != nil {
+				w.Idle()
 			}
 			continue
 		case _, ok := <-events:
@@ -121,7 +121,7 @@ func Run[E any](ctx context.Context, w *Watcher, n Notifier, events <-chan E, lo
 		}
 		if !due {
 			due = true
-			timer.Reset(settleTime)
+			timer.Reset(checkPause)
 		}
 	}
 }

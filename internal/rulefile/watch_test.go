@@ -39,7 +39,7 @@ func watching(t *testing.T, every time.Duration, test func(w *watched)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &watched{T: t, events: make(chan string), lost: make(chan error), begin: time.Now()}
 		w.Watcher = Watcher{Path: filepath.Join(t.TempDir(), "file"), Every: every, Apply: w.apply, Report: w.report}
-		w.Settled = func() { w.settled = append(w.settled, w.current) }
+		w.Idle = func() { w.settled = append(w.settled, w.current) }
 		w.put("a")
 		require.NoError(t, w.Reload())
 		ctx, end := context.WithCancel(t.Context())
@@ -104,7 +104,7 @@ func (w *watched) sleep(d time.Duration) {
 // to other files of the folder.
 func TestRun_FileChanges_IsAppliedAfterTwoChecks(t *testing.T) {
 	const ms = time.Millisecond
-	for _, every := range []time.Duration{10 * ms, 50 * ms, settleTime, time.Hour} {
+	for _, every := range []time.Duration{10 * ms, 50 * ms, checkPause, time.Hour} {
 		for _, other := range []time.Duration{0, 10 * ms, 50 * ms} {
 			t.Run(fmt.Sprint(every, other), func(t *testing.T) {
 				watching(t, every, func(w *watched) {
@@ -124,7 +124,7 @@ func TestRun_FileChanges_IsAppliedAfterTwoChecks(t *testing.T) {
 							text = fmt.Sprint("broken ", i)
 						}
 						w.change(text)
-						w.sleep(2 * settleTime)
+						w.sleep(2 * checkPause)
 						results := w.reports()
 						if assert.Len(t, results, 1, "%v", at) {
 							assert.Contains(t, results[0], text)
@@ -180,7 +180,7 @@ func TestRun_ChangeBeforeTheFirstNotification_IsFound(t *testing.T) {
 func TestRun_FileWrittenInPlace_IsNeverTakenHalfWritten(t *testing.T) {
 	watching(t, time.Hour, func(w *watched) {
 		w.change("b")
-		w.sleep(settleTime + settleTime/2)
+		w.sleep(checkPause + checkPause/2)
 		w.put("b c") // without a notification
 		w.sleep(time.Second)
 		assert.Equal(t, []string{"300ms: b c"}, w.reports())
@@ -189,10 +189,10 @@ func TestRun_FileWrittenInPlace_IsNeverTakenHalfWritten(t *testing.T) {
 		for range 100 { // 5 s
 			text += "e"
 			w.change(text)
-			w.sleep(settleTime / 2)
+			w.sleep(checkPause / 2)
 			require.Empty(t, w.reports())
 		}
-		w.sleep(2 * settleTime)
+		w.sleep(2 * checkPause)
 		require.Len(t, w.reports(), 1)
 		assert.Equal(t, text, w.current)
 	})

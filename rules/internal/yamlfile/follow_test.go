@@ -43,7 +43,7 @@ func TestFollow_ChangeOfEachKind_IsApplied(t *testing.T) {
 			texts, settled := make(chan string, 100), make(chan bool, 100)
 			w := &rulefile.Watcher{
 				Path: filepath.Join(base, "current", "file"), Every: time.Hour, Report: func(error) {},
-				Settled: func() { settled <- true },
+				Idle: func() { settled <- true },
 				Apply: func(sources []rulefile.Source, problem *rulefile.Problem) error {
 					if problem == nil {
 						texts <- string(sources[0].Data)
