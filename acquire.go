@@ -19,7 +19,7 @@ func (p *protocol) Script(b *engine.Batch) (script *redisx.Script, keys []string
 	switch {
 	case b.AllKeys:
 		return acquireScript, p.keys[:]
-	case b.Share.ID != "":
+	case b.Claim.ID != "":
 		return waitScript, append(slices.Clip(p.keys[:sharedKeys]), p.keys.waiters())
 	}
 	return acquireScript, p.keys[:sharedKeys]
@@ -72,12 +72,12 @@ func (p *protocol) Arguments(b *engine.Batch, now time.Time) {
 	cursor := "" // of the call before: Answer sets it
 	b.Args = append(b.Args[:0], p.client.engine.Millis(now), p.client.member(total, prefetches), hint, ended, permits,
 		cursor, flags, runs)
-	if prefetches || b.Share.ID != "" {
+	if prefetches || b.Claim.ID != "" {
 		b.Args = append(b.Args, strconv.FormatInt(b.Prefetch.Permits, 10),
 			strconv.FormatInt(b.Prefetch.Span.Milliseconds(), 10))
 	}
-	if b.Share.ID != "" {
-		b.Args = append(append(b.Args, b.Share.ID), p.hint().turns.arguments(b.Share.Late, b.Share.Rest, millis(interval),
+	if b.Claim.ID != "" {
+		b.Args = append(append(b.Args, b.Claim.ID), p.hint().turns.arguments(b.Claim.Late, b.Claim.Rest, millis(interval),
 			p.client.waitJitter, now.UnixMilli())...)
 	}
 	for b.Args[len(b.Args)-1] == "" {

@@ -105,13 +105,13 @@ func (f *forecast) Lag(int64) time.Duration { return f.lag + f.rank }
 type turns struct {
 	mu     sync.Mutex
 	got    float64       // the part of the rate that waiters got in about the last interval: it counts less as it ages
+	part   float64       // the part that they got in about turnsMemory intervals
 	at     int64         // the time of the last reply, Unix milliseconds
 	next   int64         // when the first waiter could be served, by that reply: the same for all Clients; 0 for none
 	late   int64         // how much later it asks, milliseconds
 	beaten int64         // when another program had taken those permits
-	all    int64         // that the waiters of all Clients got, by the last reply
+	all    int64         // the permits that the waiters of all Clients got, by the last reply; see forecast.all
 	until  int64         // no waiter gets a permit before, as others have their turn; 0 for none
-	part   float64       // the same in about turnsMemory intervals
 	ahead  time.Duration // to the server's clock: if the clock of others is the server's, these see permits return later
 	others float64       // of the late waits, the part in which another program took the permits; recent ones count more
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 	"github.com/rratelimiter/rratelimiter/internal/inside"
+	"github.com/rratelimiter/rratelimiter/internal/receipt"
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
@@ -30,7 +31,8 @@ func (h *handle) Try(ctx context.Context, ask engine.Ask, result *engine.Result)
 	if err := l.checkAcquire(ctx, ask.Permits); err != nil {
 		return err
 	}
-	return l.calls.Try(ctx, ask, result)
+	_, err := l.calls.Try(ctx, ask, result)
+	return err
 }
 
 // Wait waits for permits. Without a deadline, it ends with ctx.
@@ -57,6 +59,9 @@ func (h *handle) Members() []inside.Member {
 	}
 	return []inside.Member{inside.MemberOf(h.protocol.name, h.protocol.initial)}
 }
+
+// ChargeMore returns nil: a limiter of Redisson's layout cannot owe permits.
+func (h *handle) ChargeMore() receipt.Charge { return nil }
 
 // Open returns the parts of the limiter for a limit.Join.
 func (h *handle) Open() (inside.Limiter, error) {

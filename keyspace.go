@@ -158,7 +158,7 @@ func (l *Limiter) expire(ctx context.Context, command string, ms int64, opts []E
 	if err := l.check(ctx); err != nil {
 		return false, err
 	}
-	n, err := l.protocol.askInt(ctx, l.protocol.keys[:1], eachScript, l.protocol.keys[:],
+	n, err := l.protocol.runInt(ctx, l.protocol.keys[:1], eachScript, l.protocol.keys[:],
 		append([]string{command, strconv.FormatInt(ms, 10)}, conditions...)...)
 	if err == nil && n == replyUnsupported {
 		err = fmt.Errorf("%w: Expire and ExpireAt of %q with a condition need Redis 7.0", ErrUnsupported, l.protocol.name)
@@ -171,7 +171,7 @@ func (l *Limiter) ClearExpire(ctx context.Context) (bool, error) {
 	if err := l.check(ctx); err != nil {
 		return false, err
 	}
-	n, err := l.protocol.askInt(ctx, l.protocol.keys[:1], eachScript, l.protocol.keys[:], "PERSIST")
+	n, err := l.protocol.runInt(ctx, l.protocol.keys[:1], eachScript, l.protocol.keys[:], "PERSIST")
 	return n > 0, err
 }
 
@@ -197,7 +197,7 @@ func (l *Limiter) ExpireTime(ctx context.Context) (time.Time, error) {
 	if err := l.check(ctx); err != nil {
 		return time.Time{}, err
 	}
-	ms, err := l.protocol.askInt(ctx, nil, expireTimeScript, l.protocol.keys[:1])
+	ms, err := l.protocol.runInt(ctx, nil, expireTimeScript, l.protocol.keys[:1])
 	if err != nil || ms < 0 {
 		return time.Time{}, err
 	}
@@ -268,7 +268,7 @@ func (l *Limiter) move(ctx context.Context, command, newName string, replace boo
 	if replace {
 		flag = "1"
 	}
-	moved, err := l.protocol.askInt(ctx, []string{l.protocol.keys[configKey], target[configKey]}, moveScript, both,
+	moved, err := l.protocol.runInt(ctx, []string{l.protocol.keys[configKey], target[configKey]}, moveScript, both,
 		command, flag)
 	switch {
 	case err != nil:

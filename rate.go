@@ -22,7 +22,7 @@ func (l *Limiter) TrySetRate(ctx context.Context, rate Rate) (bool, error) {
 	if err := l.check(ctx); err != nil {
 		return false, err
 	}
-	set, err := l.protocol.askInt(ctx, l.protocol.keys[:1], trySetRateScript, l.protocol.keys[:], rate.fields()...)
+	set, err := l.protocol.runInt(ctx, l.protocol.keys[:1], trySetRateScript, l.protocol.keys[:], rate.fields()...)
 	return set == 1, err
 }
 
@@ -70,7 +70,7 @@ func (l *Limiter) setRate(ctx context.Context, rate Rate, letters string, opts [
 		letters += "k"
 	}
 	args := append([]string{l.protocol.client.nowText()}, rate.fields()...)
-	done, err := l.protocol.askInt(ctx, l.protocol.keys[:1], setRateScript, l.protocol.keys[:], append(args, letters)...)
+	done, err := l.protocol.runInt(ctx, l.protocol.keys[:1], setRateScript, l.protocol.keys[:], append(args, letters)...)
 	return done == 1, err
 }
 

@@ -88,7 +88,7 @@ func (l *Limiter) TakeUpTo(ctx context.Context, permits int64) (granted int64, d
 		return 0, Decision{}, err
 	}
 	var result engine.Result
-	err = l.calls.Try(ctx, engine.Ask{Permits: 1, UpTo: permits, Detail: true}, &result)
+	_, err = l.calls.Try(ctx, engine.Ask{Permits: 1, UpTo: permits, Detail: true}, &result)
 	return result.Granted, Decision(result.Answer), err
 }
 

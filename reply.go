@@ -79,8 +79,8 @@ func (p *protocol) answer(b *engine.Batch, perClient bool, reply redisx.Reply) e
 	}
 	if reply.OK() && reply.Len() == 1 { // of the script for callers that wait
 		r := redisx.ReadReply(reply.Next())
-		o.shares, b.Shared.Others, o.held = true, r.Number() > 0, micros(r.Number())
-		b.Shared.Slow, o.rank, b.Shared.Moved = micros(r.Number()), micros(r.Number()), micros(r.Number())
+		o.shares, b.Rivals.Others, o.held = true, r.Number() > 0, micros(r.Number())
+		b.Rivals.Slow, o.rank, b.Rivals.Moved = micros(r.Number()), micros(r.Number()), micros(r.Number())
 		if o.turn, o.ahead, o.all = millis(r.Number()), millis(r.Number()), r.Number(); !r.Ended() {
 			reply.Fail()
 		}
@@ -107,7 +107,7 @@ func (p *protocol) takeTurns(b *engine.Batch, f *forecast) {
 	}
 	after, _ := f.after(max(b.Denied, 1))
 	f.lag, b.Turn = p.hint().turns.lag(f, granted, after, p.client.waitJitter)
-	b.Shared.Others = b.Shared.Others || f.beside
+	b.Rivals.Others = b.Rivals.Others || f.beside
 }
 
 // code reads the code of a reply, and returns the error of a script that stopped.

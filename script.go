@@ -127,8 +127,8 @@ func (p *protocol) pages(ctx context.Context, script *redisx.Script, args []stri
 		engine.MaxPages)
 }
 
-// askInt runs a script that replies a number and changes the limiters with the changed keys.
-func (p *protocol) askInt(ctx context.Context, changed []string, script *redisx.Script, keys []string,
+// runInt runs a script that replies a number and changes the limiters with the changed keys.
+func (p *protocol) runInt(ctx context.Context, changed []string, script *redisx.Script, keys []string,
 	args ...string) (int64, error) {
 	message, err := engine.Change(ctx, p.client.engine, changed,
 		func(ctx context.Context) (rueidis.RedisMessage, error) {

@@ -22,7 +22,7 @@ import (
 
 // Script returns the script that takes permits.
 func (p *protocol) Script(b *engine.Batch) (script *redisx.Script, keys []string) {
-	if b.Share.ID != "" {
+	if b.Claim.ID != "" {
 		return p.plan.waits, append(slices.Clip(p.keys), p.waiters())
 	}
 	return p.plan.script, p.keys
@@ -31,11 +31,16 @@ func (p *protocol) Script(b *engine.Batch) (script *redisx.Script, keys []string
 // waiters returns the key of the Clients whose callers wait for the same policies. Those of a policy with other permits
 // are no rivals: what is free for one may be forbidden to another, and would be held for it in vain.
 func (p *protocol) waiters() string {
+	if key := p.waitersKey.Load(); key != nil {
+		return *key
+	}
 	texts := slices.Clip(p.keys)
 	for i := range p.members {
 		texts = append(texts, p.members[i].settings)
 	}
-	return redisx.Beside("waiters", texts...)
+	key := redisx.Beside("waiters", texts...)
+	p.waitersKey.Store(&key)
+	return key
 }
 
 // Arguments sets the arguments of the acquire script.
@@ -43,7 +48,7 @@ func (p *protocol) Arguments(b *engine.Batch, now time.Time) {
 	total, detail := b.Wants()
 	detail = detail || p.plan.expires && p.plan.client.Engine.Look()
 	b.Args = append(b.Args[:0], strconv.FormatInt(total, 10))
-	if timed := p.plan.timed || b.Share.ID != ""; timed || p.plan.epochs {
+	if timed := p.plan.timed || b.Claim.ID != ""; timed || p.plan.epochs {
 		b.Args = p.plan.fixed(timed, p.plan.epochs, b.Args, now)
 	}
 	b.Args = callArguments(b.Args, p.members, now)
@@ -68,18 +73,18 @@ func (p *protocol) Arguments(b *engine.Batch, now time.Time) {
 	if b.Prefetch.Span > 0 {
 		b.Args = append(b.Args, strconv.FormatInt(b.Prefetch.Permits, 10),
 			strconv.FormatInt(b.Prefetch.Span.Milliseconds(), 10))
-	} else if b.Share.ID != "" {
+	} else if b.Claim.ID != "" {
 		b.Args = append(b.Args, "", "")
 	}
-	if b.Share.ID != "" {
-		b.Args = append(b.Args, b.Share.ID, strconv.FormatInt(b.Share.Late.Milliseconds(), 10),
-			strconv.FormatInt(b.Share.Rest, 10), strconv.FormatInt(p.plan.lead, 10))
+	if b.Claim.ID != "" {
+		b.Args = append(b.Args, b.Claim.ID, strconv.FormatInt(b.Claim.Late.Milliseconds(), 10),
+			strconv.FormatInt(b.Claim.Rest, 10), strconv.FormatInt(p.plan.lead, 10))
 	}
 }
 
 // callOf returns the call of a batch.
 func callOf(b *engine.Batch) call {
-	if b.Share.ID != "" {
+	if b.Claim.ID != "" {
 		return wait
 	}
 	return acquire
@@ -151,17 +156,17 @@ func (p *protocol) Answer(b *engine.Batch, message rueidis.RedisMessage) (again 
 			return true, nil
 		}
 	}
-	s, letters, err := p.read(message, b.Share.ID != "")
+	s, letters, err := p.read(message, b.Claim.ID != "")
 	if err != nil {
 		return false, err
 	}
-	p.reportExpired(s.receipts)
-	b.Shared = s.shared
+	p.reportExpired(s.receipts) // the text of an InFlight is no receipt
+	b.Rivals = s.shared
 	if s.prefetched > 0 {
 		p.prefetch(b, s)
 	}
 	// A denial of a waiter is none of other callers if they can get what it cannot.
-	waiters := b.Ordered && s.forWaiters(b.Share.ID != "") || s.held > 0
+	waiters := b.Ordered && s.forWaiters(b.Claim.ID != "") || s.held > 0
 	if !b.AnswerBy(s, letters, p.AboveLimit) {
 		return false, p.unexpected(message)
 	}
@@ -264,7 +269,7 @@ func (p *protocol) Receipt(b *engine.Batch) receipt.Refund {
 	switch {
 	case len(all.receipts) != len(p.members):
 		return nil
-	case !p.plan.shared:
+	case !p.plan.redisson:
 		return func(ctx context.Context, permits int64) error { return p.refund(ctx, permits, all) }
 	}
 	c, args := callOf(b), slices.Clone(b.Args) // the next batch uses them

@@ -54,7 +54,7 @@ type state struct {
 	policies []forecast
 	receipts []string // the texts of the policies: a refund of what the call took names them
 
-	shared engine.Shared
+	shared engine.Rivals
 	rank   time.Duration // how much later to ask, since other Clients come first
 	held   time.Duration // what is free is held for waiters of other Clients for so long; 0: it is not
 
@@ -247,4 +247,28 @@ func (o returnsForecast) Earliest(ahead, permits int64) time.Duration {
 	rounds := (wanted - 1) / o.permits
 	after, _ := o.wait(wanted - rounds*o.permits)
 	return add(after, repeat(o.interval, rounds))
+}
+
+// micros converts microseconds to a duration, at most engine.Never.
+func micros(n int64) time.Duration {
+	if n > int64(engine.Never/time.Microsecond) {
+		return engine.Never
+	}
+	return time.Duration(n) * time.Microsecond
+}
+
+// add returns the sum of two durations, at most engine.Never.
+func add(a, b time.Duration) time.Duration {
+	if b > 0 && a > engine.Never-b {
+		return engine.Never
+	}
+	return a + b
+}
+
+// repeat returns a duration so many times, at most engine.Never.
+func repeat(d time.Duration, times int64) time.Duration {
+	if times > int64(engine.Never/d) {
+		return engine.Never
+	}
+	return d * time.Duration(times)
 }

@@ -94,7 +94,7 @@ func (k *Keyed) try(ctx context.Context, key string, ask engine.Ask, result *eng
 	if err := l.checkPermits(ctx, ask.Permits); err != nil {
 		return err
 	}
-	unused, err := l.calls.TryOnce(ctx, ask, result)
+	unused, err := l.calls.Try(ctx, ask, result)
 	if unused {
 		k.unused.Put(l)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 	"github.com/rratelimiter/rratelimiter/internal/inside"
+	"github.com/rratelimiter/rratelimiter/internal/receipt"
 )
 
 // Limiter limits a name by one or several policies. All programs that open the name with the same
@@ -96,7 +97,7 @@ func (l *Limiter) open(id string) {
 		Engine: l.protocol.plan.client.Engine, ID: id, Name: l.protocol.name, Policy: l.protocol.plan.kinds,
 		DependsOn: l.protocol.dependsOn, Protocol: &l.protocol, Prefetches: l.protocol.plan.prefetches,
 	}
-	if !l.protocol.plan.shared { // which counts in milliseconds
+	if !l.protocol.plan.redisson { // which counts in milliseconds
 		l.calls.Tick = time.Microsecond
 	}
 }
@@ -154,8 +155,8 @@ func (h *handle) Try(ctx context.Context, ask engine.Ask, result *engine.Result)
 	if err := l.checkPermits(ctx, ask.Permits); err != nil {
 		return err
 	}
-	err := l.calls.Try(ctx, ask, result)
-	if err == nil && l.protocol.plan.shared {
+	_, err := l.calls.Try(ctx, ask, result)
+	if err == nil && l.protocol.plan.redisson {
 		l.recountIfDue()
 	}
 	return err
@@ -168,19 +169,21 @@ func (h *handle) Wait(ctx context.Context, ask engine.Ask, deadline time.Time, r
 		return false, err
 	}
 	granted, err := l.calls.Wait(ctx, ask, deadline, result)
-	if err == nil && l.protocol.plan.shared {
+	if err == nil && l.protocol.plan.redisson {
 		l.recountIfDue()
 	}
 	return granted, err
 }
 
-// ChargeMore charges what a settlement has used beyond the permits that it has taken.
-func (h *handle) ChargeMore(ctx context.Context, permits int64) error {
+// ChargeMore returns the call that charges what a settlement has used beyond the permits that it has taken.
+func (h *handle) ChargeMore() receipt.Charge {
 	l := (*Limiter)(h)
-	if err := l.check(ctx); err != nil {
-		return err
+	return func(ctx context.Context, permits int64) error {
+		if err := l.check(ctx); err != nil {
+			return err
+		}
+		return l.chargeMore(ctx, permits, "")
 	}
-	return l.chargeMore(ctx, permits, "")
 }
 
 // Node returns the engine and the first key.
@@ -197,9 +200,9 @@ func (h *handle) Members() []inside.Member {
 		return nil
 	}
 	all := make([]inside.Member, len(h.protocol.members))
-	for i, m := range h.protocol.members {
-		all[i].Name = m.name
-		if m.redisson != nil {
+	for i, p := range (*Limiter)(h).Policies() {
+		m := h.protocol.members[i]
+		if all[i] = (inside.Member{Name: m.name, Policy: p}); m.redisson != nil {
 			all[i] = inside.MemberOf(m.name, m.redisson.Initial)
 		}
 	}

@@ -28,7 +28,7 @@ type plan struct {
 	expires       bool           // a key may lack an expiry, which another program may have left so
 	flat          bool           // a lone Take has a flat reply: see protocol.flat
 	prefetches    bool           // all policies can prefetch
-	shared        bool           // a member is of Redisson's layout
+	redisson      bool           // a member is of Redisson's layout
 	holds         []heldMember   // those whose permits are held until they are returned
 	countsDenials bool           // a member counts denials, so that none is answered from memory
 	spread        time.Duration  // of the waiters for one permit, if a policy is a bucket: see state.Lag
@@ -79,7 +79,7 @@ func planOf(client inside.Client, members []member) *plan {
 	slices.Sort(kinds)
 	p.kinds = strings.Join(slices.Compact(kinds), "+")
 	p.prefetches = !slices.ContainsFunc(members, func(m member) bool { return !m.has("prefetch") })
-	p.shared = slices.ContainsFunc(members, isRedisson)
+	p.redisson = slices.ContainsFunc(members, isRedisson)
 	for i, m := range members {
 		if isHeld(m) {
 			p.holds = append(p.holds, heldMember{i, argument(acquire, members, i) + placeArg})

@@ -110,3 +110,27 @@ func (l *Limiter) Policies() []Policy {
 	}
 	return all
 }
+
+// numbersAfterEpoch parses a text of an epoch and count whole numbers of 0 or more, with spaces between them.
+// If the text is another one, the numbers are 0.
+func numbersAfterEpoch(text string, count int) ([]int64, bool) {
+	epoch, rest, _ := strings.Cut(text, " ")
+	n, ok := numbersOf(strings.Split(rest, " ")...)
+	if !ok || epoch == "" || len(n) != count {
+		return make([]int64, count), false
+	}
+	return n, true
+}
+
+// numbersOf parses words that are whole numbers of 0 or more.
+func numbersOf(words ...string) ([]int64, bool) {
+	all := make([]int64, len(words))
+	for i, word := range words {
+		n, err := strconv.ParseUint(word, 10, 63)
+		if err != nil {
+			return nil, false
+		}
+		all[i] = int64(n)
+	}
+	return all, true
+}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -25,10 +26,12 @@ type protocol struct {
 	members   []member
 	keys      []string // of the members, in their order
 	dependsOn []string // as in engine.Limiter
+
+	waitersKey atomic.Pointer[string] // nil until callers wait, who keep their Limiter: no Keyed reuses it
 }
 
-// ask runs a script that replies the state of all members.
-func (p *protocol) ask(ctx context.Context, c call, own ...string) (*state, error) {
+// stateAfter runs a script that replies the state of all members.
+func (p *protocol) stateAfter(ctx context.Context, c call, own ...string) (*state, error) {
 	message, err := p.eval(ctx, c, func() []string { return own })
 	if err != nil {
 		return nil, err

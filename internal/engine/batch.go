@@ -29,7 +29,7 @@ type Batch struct {
 	Ordered  bool          // the call of a queue: if a request is denied, those behind it are denied too
 	Full     bool          // all answers have all fields
 	Backdate time.Duration // of an Ordered batch: how far back grants may be dated, since the callers waited then
-	Share    Share         // of an Ordered batch
+	Claim    Claim         // of an Ordered batch
 	Prefetch Prefetch      // for later callers
 	Args     []string      // set by Protocol.Arguments
 
@@ -46,16 +46,16 @@ type Batch struct {
 	Outcome
 }
 
-// Share is what a call for waiters says of their Client, since the Clients with waiters share the permits of
+// Claim is what a call for waiters says of their Client, since the Clients with waiters share the permits of
 // a limiter.
-type Share struct {
+type Claim struct {
 	ID   string        // of the queue; "" for a call that does not say it
 	Late time.Duration // how late the next call may be
 	Rest int64         // the permits of the waiters that are not in the call
 }
 
-// Shared is what a reply says of the waiters of other Clients.
-type Shared struct {
+// Rivals is what a reply says of the waiters of other Clients.
+type Rivals struct {
 	Others bool          // there are some
 	Slow   time.Duration // how late the calls of the Client may be for which permits are held; 0 if none are
 	Moved  time.Duration // how much later than by its arguments the call was dated
@@ -68,7 +68,7 @@ type Outcome struct {
 	AllKeys bool                 // the call names all keys of the limiter
 	Before  []redisx.Call        // to be made before the next call, in one round trip
 	Repeats int                  // how often Before was set
-	Shared  Shared
+	Rivals  Rivals
 	Turn    bool // the lag of the Forecast leaves permits to other programs: no deadline of a waiter ends it
 
 	Lost        []*Request // granted, and their callers have left

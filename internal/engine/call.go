@@ -4,29 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/maphash"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
 
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
-
-// activities counts the lone calls and the entries, by a hash of their IDs. crowdedBit is set beside that number
-// if the last shared call of a limiter had several callers, or was not its only call. Then callers
-// share calls at once.
-type activities struct {
-	seed   maphash.Seed
-	counts [1 << 14]atomic.Int32
-}
-
-const crowdedBit = 1 << 30
-
-// of returns the counter of an ID. Few others have the same.
-func (a *activities) of(id string) *atomic.Int32 {
-	return &a.counts[maphash.String(a.seed, id)%uint64(len(a.counts))]
-}
 
 // acquire asks Redis for the permits of a batch and sets the answers of its requests. While the slot of
 // its keys moves, it begins again.
@@ -68,9 +51,9 @@ func (l *Limiter) attempt(ctx context.Context, b *Batch) error {
 		message, err := script.Exec(ctx, g.redis, b.Before, keys, b.Args)
 		b.Before = nil
 		b.replied = time.Now()
-		if err != nil && b.Share.ID != "" && redisx.Refused(err) {
-			g.unshared.Store(int64(time.Since(g.began) + unsharedFor))
-			b.Share = Share{}
+		if err != nil && b.Claim.ID != "" && redisx.Refused(err) {
+			g.unclaimed.Store(int64(time.Since(g.began) + unclaimedFor))
+			b.Claim = Claim{}
 			l.Protocol.Arguments(b, now)
 			continue
 		}
@@ -87,8 +70,8 @@ func (l *Limiter) attempt(ctx context.Context, b *Batch) error {
 		}
 		b.Reply = message
 		again, err := l.Protocol.Answer(b, message)
-		if b.Shared.Moved > 0 { // the way to Redis is part of it
-			b.begins = b.asked.Add(min(b.Shared.Moved, time.Since(b.asked)/2))
+		if b.Rivals.Moved > 0 { // the way to Redis is part of it
+			b.begins = b.asked.Add(min(b.Rivals.Moved, time.Since(b.asked)/2))
 		}
 		if err != nil || !again {
 			return err
@@ -99,8 +82,8 @@ func (l *Limiter) attempt(ctx context.Context, b *Batch) error {
 	}
 }
 
-// unsharedFor is how long calls have no Share, after Redis has refused one by the rights of its user.
-const unsharedFor = time.Minute
+// unclaimedFor is how long calls have no Claim, after Redis has refused one by the rights of its user.
+const unclaimedFor = time.Minute
 
 // MaxPages is the largest number of calls for one run of a script: enough for 16 million grants.
 const MaxPages = 1 << 16

@@ -3,6 +3,8 @@ package engine
 import (
 	"cmp"
 	"context"
+	"hash/maphash"
+	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -78,7 +80,7 @@ func (g *Engine) invalidate(keys []string) {
 	}
 }
 
-// revoke releases the prefetches of entries.
+// revoke refunds the prefetches of entries.
 func revoke(entries []*entry) (all []*transfer) {
 	for _, e := range entries {
 		if e.mu.Lock(); e.prefetches != nil {
@@ -89,7 +91,7 @@ func revoke(entries []*entry) (all []*transfer) {
 	return all
 }
 
-// Flush releases all prefetches, including those of calls in flight, and waits for releases and for returns of what
+// Flush refunds all prefetches, including those of calls in flight, and waits for refunds and for returns of what
 // requests held that have begun before. It returns the first error.
 func (g *Engine) Flush(ctx context.Context) error {
 	_, err := Detach(ctx, func(ctx context.Context) (struct{}, error) {
@@ -102,4 +104,52 @@ func (g *Engine) Flush(ctx context.Context) error {
 		return struct{}{}, failed
 	})
 	return err
+}
+
+// changes counts the changes of limiters by this Client, by a hash of their keys. Few keys share a counter: then a
+// change of one has Redis asked once more for the other. A nil *changes counts nothing.
+type changes struct {
+	seed   maphash.Seed
+	counts [1 << 14]keyChanges
+}
+
+// keyChanges counts the changes of the keys with one hash.
+type keyChanges struct {
+	ended    atomic.Uint32
+	inFlight atomic.Int32
+}
+
+func (c *changes) of(key string) *keyChanges {
+	return &c.counts[maphash.String(c.seed, key)%uint64(len(c.counts))]
+}
+
+// version returns a number that grows with each change of these keys.
+func (c *changes) version(keys []string) (version uint64) {
+	if c != nil {
+		for _, key := range keys {
+			version += uint64(c.of(key).ended.Load())
+		}
+	}
+	return version
+}
+
+// raise counts a change of these keys, which ends what was known of the limiters that depend on them.
+func (c *changes) raise(keys []string) {
+	if c != nil {
+		for _, key := range keys {
+			c.of(key).ended.Add(1)
+		}
+	}
+}
+
+// addInFlight adds to the number of changes of these keys that are in flight.
+func (c *changes) addInFlight(keys []string, more int32) {
+	for _, key := range keys {
+		c.of(key).inFlight.Add(more)
+	}
+}
+
+// areInFlight reports whether a change of one of these keys is in flight.
+func (c *changes) areInFlight(keys []string) bool {
+	return slices.ContainsFunc(keys, func(key string) bool { return c.of(key).inFlight.Load() > 0 })
 }

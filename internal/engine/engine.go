@@ -20,7 +20,7 @@
 //	                                                                        Taken.Settle
 //	                                                                        until it ends
 //	no caller: the    [Unattended]     for a minute                         a minute
-//	release of permits
+//	refund of permits
 //
 // A goroutine that others wait for may end early, by a panic or runtime.Goexit in a callback of the
 // program. Then they get [redisx.ErrNoReply]. A panic is not recovered. On a goroutine of the Engine it
@@ -46,7 +46,7 @@ import (
 
 // Engine sends the calls for one Redis. It keeps state for a limiter while calls wait or are in
 // flight, while permits are prefetched, and while a denial is cached. No goroutine outlives the last
-// command to Redis, releases included, by more than 100 ms.
+// command to Redis, refunds included, by more than 100 ms.
 type Engine struct {
 	Nodes  *redisx.Nodes
 	Keeper hold.Keeper // of the permits that requests hold
@@ -57,15 +57,15 @@ type Engine struct {
 	prefetch time.Duration    // for which permits are prefetched; 0: never
 
 	registry  registry
-	transfers transfers // of prefetches that are being fetched or released
+	transfers transfers // of prefetches that are being fetched or refunded
 	yields    yields
 	callTime  callTime
 	denials   *denials  // nil without a denial cache
 	changes   *changes  // nil without denials and prefetches
 	observer  *observer // nil without an Observer
 
-	began    time.Time
-	unshared atomic.Int64 // until when calls have no Share: a time.Duration since began
+	began     time.Time
+	unclaimed atomic.Int64 // until when calls have no Claim: a time.Duration since began
 
 	slow   atomic.Bool  // the last call took long
 	looks  atomic.Int32 // see Look
@@ -233,10 +233,8 @@ func (y *yields) collect(enough int, callers func() int) {
 	}
 }
 
-// uncounted stands for the number of callers of a queue's call: whether others join it is not counted.
-func uncounted() int { return 1 }
-
-// yield lets other goroutines run, and reports whether the process is not too busy for that.
+// yield lets other goroutines run, and reports whether the process is not too busy for that. Whether others join the
+// call of a queue is not counted: callers is nil.
 func (y *yields) yield(callers func() int) bool {
 	if y.skips.Load() > 0 {
 		y.skips.Add(-1)
@@ -247,7 +245,7 @@ func (y *yields) yield(callers func() int) bool {
 	if time.Since(start) <= longestYield {
 		return true
 	}
-	if callers() == 1 {
+	if callers == nil || callers() == 1 {
 		y.skips.Store(skippedYields)
 	}
 	return false

@@ -109,7 +109,7 @@ func (f *fixture) idle(l *fake) {
 // The ways to request permits, as the packages above offer them.
 
 func (l *fake) Try(ctx context.Context, ask Ask) (result Result, err error) {
-	err = l.Limiter.Try(ctx, ask, &result)
+	_, err = l.Limiter.Try(ctx, ask, &result)
 	return result, err
 }
 

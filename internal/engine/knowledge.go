@@ -1,9 +1,6 @@
 package engine
 
 import (
-	"hash/maphash"
-	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/rratelimiter/rratelimiter/internal/hold"
@@ -194,51 +191,3 @@ func elapsed(from, to time.Time) time.Duration {
 // soon is the RetryAfter of a waiter that is denied although its permits may be free: its reply has not arrived in
 // time.
 const soon = time.Millisecond
-
-// changes counts the changes of limiters by this Client, by a hash of their keys. Few keys share a counter: then a
-// change of one has Redis asked once more for the other. A nil *changes counts nothing.
-type changes struct {
-	seed   maphash.Seed
-	counts [1 << 14]keyChanges
-}
-
-// keyChanges counts the changes of the keys with one hash.
-type keyChanges struct {
-	ended    atomic.Uint32
-	inFlight atomic.Int32
-}
-
-func (c *changes) of(key string) *keyChanges {
-	return &c.counts[maphash.String(c.seed, key)%uint64(len(c.counts))]
-}
-
-// version returns a number that grows with each change of these keys.
-func (c *changes) version(keys []string) (version uint64) {
-	if c != nil {
-		for _, key := range keys {
-			version += uint64(c.of(key).ended.Load())
-		}
-	}
-	return version
-}
-
-// raise counts a change of these keys, which ends what was known of the limiters that depend on them.
-func (c *changes) raise(keys []string) {
-	if c != nil {
-		for _, key := range keys {
-			c.of(key).ended.Add(1)
-		}
-	}
-}
-
-// addInFlight adds to the number of changes of these keys that are in flight.
-func (c *changes) addInFlight(keys []string, more int32) {
-	for _, key := range keys {
-		c.of(key).inFlight.Add(more)
-	}
-}
-
-// areInFlight reports whether a change of one of these keys is in flight.
-func (c *changes) areInFlight(keys []string) bool {
-	return slices.ContainsFunc(keys, func(key string) bool { return c.of(key).inFlight.Load() > 0 })
-}

@@ -179,7 +179,7 @@ func TestReceipt_EachWay_RefundsItsGrant(t *testing.T) {
 				if way.waits {
 					_, err = l.Wait(t.Context(), ask, time.Time{}, &result)
 				} else {
-					err = l.Limiter.Try(t.Context(), ask, &result)
+					_, err = l.Limiter.Try(t.Context(), ask, &result)
 				}
 				require.NoError(t, err)
 				require.NoError(t, result.Refund(t.Context(), 1))

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	leastPrefetch = 2 // permits of a prefetch; fewer save no call, since their release is a call too
+	leastPrefetch = 2 // permits of a prefetch; fewer save no call, since their refund is a call too
 	// maxPrefetches is the largest number of prefetches of a limiter: one that is nearly used up, the next
 	// one, and two for requests that exceed both.
 	maxPrefetches = 4
@@ -48,6 +48,45 @@ type activePrefetch struct {
 func (s *activePrefetch) remains(now time.Time) time.Duration { return s.Lasts - elapsed(s.sent, now) }
 
 func (s *activePrefetch) expired(now time.Time) bool { return s.remains(now) <= 0 }
+
+// countDemand counts permits that callers ask for, for the next prefetch. The entry is locked.
+func (l *Limiter) countDemand(e *entry, permits int64) {
+	now := time.Now()
+	if e.prefetches == nil {
+		g := l.Engine
+		h := &prefetchSet{keys: l.DependsOn, changes: g.changes, transfers: &g.transfers, span: g.prefetch, spanBegan: now}
+		h.timer = time.AfterFunc(g.prefetch, func() { l.expire(e, h) })
+		e.prefetches = h
+		g.registry.index.add(e, l.DependsOn)
+	}
+	e.prefetches.countDemand(now, permits)
+}
+
+// expire refunds the unused permits of expired prefetches. Without demand it removes the prefetch set.
+func (l *Limiter) expire(e *entry, h *prefetchSet) {
+	e.mu.Lock()
+	if e.prefetches != h {
+		e.mu.Unlock()
+		return
+	}
+	now := time.Now()
+	kept := h.prefetches[:0]
+	for i := range h.prefetches {
+		if s := h.prefetches[i]; !s.expired(now) && s.unused > 0 {
+			kept = append(kept, s)
+		} else {
+			h.refund(&s, nil)
+		}
+	}
+	clear(h.prefetches[len(kept):])
+	h.prefetches = kept
+	if len(kept) > 0 || h.fetch != nil || h.demand(now) > 0 {
+		h.timer.Reset(h.next(now))
+	} else {
+		e.prefetches = nil
+	}
+	l.Engine.registry.unlockEntry(e)
+}
 
 // take takes the permits of a request from a prefetch and sets the result. It reports whether it did, and
 // whether it is time to fetch the next prefetch. The entry is locked.
@@ -225,7 +264,7 @@ func (h *prefetchSet) plan(b *Batch) {
 	h.fetch, h.beside = h.transfers.begin(h.keys), 0
 }
 
-// store counts the permits of a call, and stores its prefetch if it asked for one, or releases it if it must not be
+// store counts the permits of a call, and stores its prefetch if it asked for one, or refunds it if it must not be
 // used.
 func (h *prefetchSet) store(b *Batch) {
 	h.taken += b.Granted
@@ -250,8 +289,8 @@ func (h *prefetchSet) store(b *Batch) {
 	}
 }
 
-// add adds the prefetch of a call that asked for one. It reports whether it releases the prefetch.
-func (h *prefetchSet) add(b *Batch, fetch *transfer) (released bool) {
+// add adds the prefetch of a call that asked for one. It reports whether it refunds the prefetch.
+func (h *prefetchSet) add(b *Batch, fetch *transfer) (refunded bool) {
 	if b.err != nil {
 		return false
 	}
@@ -266,7 +305,7 @@ func (h *prefetchSet) add(b *Batch, fetch *transfer) (released bool) {
 	clear(b.Lost)
 	b.Lost = b.Lost[:0]
 	if h.revokes != b.revokes || s.expired(now) {
-		h.release(&s, fetch)
+		h.refund(&s, fetch)
 		return true
 	}
 	// Redis may have granted those of calls beside it after the prefetch.
@@ -284,11 +323,11 @@ func (h *prefetchSet) next(now time.Time) time.Duration {
 	return max(next, 0)
 }
 
-// transfer is a prefetch that is being fetched or released. Flush waits for it, and a change of its
+// transfer is a prefetch that is being fetched or refunded. Flush waits for it, and a change of its
 // limiter.
 type transfer struct {
 	keys []string      // that the limiter depends on
-	done chan struct{} // closed once the prefetch is stored or released, or there was none
+	done chan struct{} // closed once the prefetch is stored or refunded, or there was none
 	err  error         // set before done is closed
 }
 
@@ -325,7 +364,7 @@ func (s *transfers) all() (all []*transfer) {
 }
 
 // longTransfer is how long others wait for a prefetch in transit: about as long as a call whose slot
-// moves. A release goes on after that. If only the link is slow, a call that is sent then is
+// moves. A refund goes on after that. If only the link is slow, a call that is sent then is
 // behind it on the connection.
 const longTransfer = 250 * time.Millisecond
 
@@ -342,9 +381,9 @@ func await(ctx context.Context, all []*transfer) {
 	}
 }
 
-// release returns the unused permits of a prefetch to Redis, on a goroutine of its own. If that fails, they expire. It
+// refund returns the unused permits of a prefetch to Redis, on a goroutine of its own. If that fails, they expire. It
 // ends the transfer that has fetched the prefetch, or a new one if that is nil. It returns nil if no permit is unused.
-func (h *prefetchSet) release(s *activePrefetch, t *transfer) *transfer {
+func (h *prefetchSet) refund(s *activePrefetch, t *transfer) *transfer {
 	permits, refund := s.unused, s.Refund
 	if s.unused = 0; permits == 0 {
 		return nil
@@ -370,11 +409,11 @@ func (h *prefetchSet) revokeFor(permits int64) []*transfer {
 	return h.revoke()
 }
 
-// revoke releases all prefetches. The entry is locked.
+// revoke refunds all prefetches. The entry is locked.
 func (h *prefetchSet) revoke() (all []*transfer) {
 	h.revokes++
 	for i := range h.prefetches {
-		if t := h.release(&h.prefetches[i], nil); t != nil {
+		if t := h.refund(&h.prefetches[i], nil); t != nil {
 			all = append(all, t)
 		}
 	}

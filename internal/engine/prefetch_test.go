@@ -251,7 +251,7 @@ func TestChange_PrefetchCannotBeReturned_GoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := named(New(Settings{Prefetch: time.Hour}), "a")
 		h := &prefetchSet{keys: l.DependsOn, transfers: &l.Engine.transfers}
-		h.release(&activePrefetch{unused: 5, Prefetch: Prefetch{Refund: func(context.Context, int64) error {
+		h.refund(&activePrefetch{unused: 5, Prefetch: Prefetch{Refund: func(context.Context, int64) error {
 			time.Sleep(time.Minute)
 			return nil
 		}}}, nil)

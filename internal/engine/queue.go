@@ -46,22 +46,22 @@ type queue struct {
 	batch  Batch
 	inCall uint64 // the newest waiter of the call in flight; 0 if there is none
 
-	id       string        // among the queues of all Clients
-	sharedAt time.Time     // of the last call with a Share
-	alone    bool          // no other Client had waiters then
-	slow     time.Duration // of the calls of a Client for which permits were held
+	id        string        // among the queues of all Clients
+	claimedAt time.Time     // of the last call with a Claim
+	alone     bool          // no other Client had waiters then
+	slow      time.Duration // of the calls of a Client for which permits were held
 }
 
-// shareAgain is how long a Client whose waiters were the only ones asks without a Share.
-const shareAgain = 250 * time.Millisecond
+// claimAgain is how long a Client whose waiters were the only ones asks without a Claim.
+const claimAgain = 250 * time.Millisecond
 
-// share sets the Share of the batch.
-func (q *queue) share(call time.Duration, sum int64, now time.Time) {
-	if q.alone && now.Sub(q.sharedAt) < shareAgain {
+// claim sets the Claim of the batch.
+func (q *queue) claim(call time.Duration, sum int64, now time.Time) {
+	if q.alone && now.Sub(q.claimedAt) < claimAgain {
 		return
 	}
-	q.sharedAt = now
-	q.batch.Share = Share{ID: q.id, Late: call + shortestCall, Rest: q.wanted - sum}
+	q.claimedAt = now
+	q.batch.Claim = Claim{ID: q.id, Late: call + shortestCall, Rest: q.wanted - sum}
 }
 
 // add adds a waiter to the end of the queue, and plans the call that answers it.
@@ -148,8 +148,8 @@ func (q *queue) next() time.Time {
 		lagged = at
 	}
 	again := AskAgain
-	if q.alone && q.batch.Share.ID == "" {
-		again = shareAgain // another Client may wait now: waiters are dated by the clock that is ahead
+	if q.alone && q.batch.Claim.ID == "" {
+		again = claimAgain // another Client may wait now: waiters are dated by the clock that is ahead
 	}
 	if q.Forecast != nil {
 		again = min(again, q.Forecast.Renew())
@@ -207,7 +207,7 @@ func (q *queue) callTook(now time.Time) time.Duration {
 // fillBatch makes a batch of the first waiters: as many as can be served at once, after a call of that
 // time. One more is in it, so that the reply has the wait of that one. If the first cannot be served yet, the
 // batch has only that one.
-func (q *queue) fillBatch(call time.Duration, shares bool, now time.Time) {
+func (q *queue) fillBatch(call time.Duration, claims bool, now time.Time) {
 	b := &q.batch
 	b.Requests = b.Requests[:0]
 	b.Backdate = min(max(call, q.slow), now.Sub(q.waiters.first.since))
@@ -232,9 +232,9 @@ func (q *queue) fillBatch(call time.Duration, shares bool, now time.Time) {
 		b.Requests = append(b.Requests, &w.Request)
 		q.inCall = w.arrival
 	}
-	b.Share, b.Prefetch = Share{}, Prefetch{}
-	if shares {
-		q.share(call, sum, now)
+	b.Claim, b.Prefetch = Claim{}, Prefetch{}
+	if claims {
+		q.claim(call, sum, now)
 	}
 	if q.stale {
 		q.checked = time.Time{} // the reply may deny any waiter
@@ -268,10 +268,10 @@ func (q *queue) applyReply(times *callTime, now time.Time) (done []*waiter) {
 	if b.Forecast != nil {
 		q.lag = b.Forecast.Lag(q.wanted)
 	}
-	if b.Share.ID != "" {
-		q.alone = !b.Shared.Others
-		if q.alone || b.Shared.Slow > 0 {
-			q.slow = min(b.Shared.Slow, LongestCall)
+	if b.Claim.ID != "" {
+		q.alone = !b.Rivals.Others
+		if q.alone || b.Rivals.Slow > 0 {
+			q.slow = min(b.Rivals.Slow, LongestCall)
 		}
 	}
 	return done

@@ -1,10 +1,10 @@
 package engine
 
 import (
+	"hash/maphash"
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 )
 
 // registry holds the state of limiters: an entry for each ID that has shared calls in flight, waiters or
@@ -29,6 +29,21 @@ type entry struct {
 
 	queue      *queue       // of waiters, or nil
 	prefetches *prefetchSet // or nil
+}
+
+// activities counts the lone calls and the entries, by a hash of their IDs. crowdedBit is set beside that number
+// if the last shared call of a limiter had several callers, or was not its only call. Then callers
+// share calls at once.
+type activities struct {
+	seed   maphash.Seed
+	counts [1 << 14]atomic.Int32
+}
+
+const crowdedBit = 1 << 30
+
+// of returns the counter of an ID. Few others have the same.
+func (a *activities) of(id string) *atomic.Int32 {
+	return &a.counts[maphash.String(a.seed, id)%uint64(len(a.counts))]
 }
 
 // lockEntry returns the entry of a limiter, locked. It is to be unlocked with unlockEntry, unless it has a
@@ -88,45 +103,6 @@ func (e *entry) push(b *Batch) {
 		e.first = b
 	}
 	e.last = b
-}
-
-// countDemand counts permits that callers ask for, for the next prefetch. The entry is locked.
-func (l *Limiter) countDemand(e *entry, permits int64) {
-	now := time.Now()
-	if e.prefetches == nil {
-		g := l.Engine
-		h := &prefetchSet{keys: l.DependsOn, changes: g.changes, transfers: &g.transfers, span: g.prefetch, spanBegan: now}
-		h.timer = time.AfterFunc(g.prefetch, func() { l.expire(e, h) })
-		e.prefetches = h
-		g.registry.index.add(e, l.DependsOn)
-	}
-	e.prefetches.countDemand(now, permits)
-}
-
-// expire releases the unused permits of expired prefetches. Without demand it removes the prefetch set.
-func (l *Limiter) expire(e *entry, h *prefetchSet) {
-	e.mu.Lock()
-	if e.prefetches != h {
-		e.mu.Unlock()
-		return
-	}
-	now := time.Now()
-	kept := h.prefetches[:0]
-	for i := range h.prefetches {
-		if s := h.prefetches[i]; !s.expired(now) && s.unused > 0 {
-			kept = append(kept, s)
-		} else {
-			h.release(&s, nil)
-		}
-	}
-	clear(h.prefetches[len(kept):])
-	h.prefetches = kept
-	if len(kept) > 0 || h.fetch != nil || h.demand(now) > 0 {
-		h.timer.Reset(h.next(now))
-	} else {
-		e.prefetches = nil
-	}
-	l.Engine.registry.unlockEntry(e)
 }
 
 // index maps keys to the entries of the limiters that depend on them.

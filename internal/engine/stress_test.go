@@ -148,7 +148,7 @@ func (s *storm) ask(l *stormy, after time.Duration) {
 		var err error
 		switch what {
 		case 0, 1, 2:
-			err = l.Limiter.Try(ctx, ask, &result)
+			_, err = l.Limiter.Try(ctx, ask, &result)
 		case 3:
 			_, err = l.Wait(ctx, ask, start.Add(timeout/2), &result)
 		case 4:

@@ -11,17 +11,10 @@ import (
 
 // Try asks for permits without a wait for them. A caller that finds others of its limiter shares a call
 // with them. Try ends with ctx. If the call was sent by then, permits that arrive are refunded.
-func (l *Limiter) Try(ctx context.Context, ask Ask, result *Result) error {
-	if l.Engine.hooked {
-		return l.tryHooked(ctx, ask, result)
-	}
-	_, err := l.callRedis(ctx, ask, result)
-	return err
-}
-
-// TryOnce is Try. It reports whether the Limiter is no longer used after the call, so that its owner may change
-// it. It may be used if the call was shared or failed, if the caller may leave, and with hooks.
-func (l *Limiter) TryOnce(ctx context.Context, ask Ask, result *Result) (unused bool, err error) {
+//
+// It reports whether the Limiter is no longer used after the call, so that its owner may change it. It may be used if
+// the call was shared or failed, if the caller may leave, and with hooks.
+func (l *Limiter) Try(ctx context.Context, ask Ask, result *Result) (unused bool, err error) {
 	if l.Engine.hooked {
 		return false, l.tryHooked(ctx, ask, result)
 	}
@@ -63,7 +56,7 @@ func (l *Limiter) tryUnobserved(ctx context.Context, ask Ask, result *Result) er
 		}
 		var err error
 		if l.prefetches() {
-			err = l.share(ctx, ask, result) // a shared call can bring a prefetch
+			err = l.callShared(ctx, ask, result) // a shared call can bring a prefetch
 		} else {
 			_, err = l.callRedis(ctx, ask, result)
 		}
@@ -74,7 +67,7 @@ func (l *Limiter) tryUnobserved(ctx context.Context, ask Ask, result *Result) er
 		if revoked == nil {
 			return nil
 		}
-		await(ctx, revoked) // if a release fails, the next call shows what is free
+		await(ctx, revoked) // if a refund fails, the next call shows what is free
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -129,12 +122,12 @@ func (l *Limiter) addPrefetched(ask Ask, result *Result, mayRevoke bool) []*tran
 }
 
 // callRedis asks Redis: with a call of its own if no other call of the limiter is known, else with a shared one. An
-// entry and a shared batch would cost a lone caller more than the rest of its call. unused is that of TryOnce.
+// entry and a shared batch would cost a lone caller more than the rest of its call. unused is that of Try.
 func (l *Limiter) callRedis(ctx context.Context, ask Ask, result *Result) (unused bool, err error) {
 	g := l.Engine
 	activity := g.registry.active.of(l.ID)
 	if !activity.CompareAndSwap(0, 1) {
-		return false, l.share(ctx, ask, result)
+		return false, l.callShared(ctx, ask, result)
 	}
 	b := g.lone.Get().(*Batch) //nolint:errcheck,forcetypeassert // nothing else is there
 	r := b.Requests[0]
@@ -206,8 +199,8 @@ func (l *Limiter) takeResult(ctx context.Context, r *Request, result *Result) er
 	return err
 }
 
-// share asks Redis with a call that other callers of the limiter share.
-func (l *Limiter) share(ctx context.Context, ask Ask, result *Result) error {
+// callShared asks Redis with a call that other callers of the limiter share.
+func (l *Limiter) callShared(ctx context.Context, ask Ask, result *Result) error {
 	g := l.Engine
 	ended := ctx.Done()
 	r := g.requests.Get().(*Request) //nolint:errcheck,forcetypeassert // nothing else is there

@@ -147,7 +147,7 @@ func (l *Limiter) serve(e *entry, q *queue) {
 	g := l.Engine
 	for {
 		// Callers that arrive at the same time, or that the last reply has woken, can still join.
-		g.yields.yield(uncounted)
+		g.yields.yield(nil)
 		e.mu.Lock()
 		if q.waiters.first == nil {
 			e.queue = nil
@@ -173,7 +173,7 @@ func (l *Limiter) serve(e *entry, q *queue) {
 			}
 			continue
 		}
-		q.fillBatch(g.callTime.get(), now.Sub(g.began) >= time.Duration(g.unshared.Load()), now)
+		q.fillBatch(g.callTime.get(), now.Sub(g.began) >= time.Duration(g.unclaimed.Load()), now)
 		if e.prefetches != nil {
 			e.prefetches.plan(&q.batch)
 		}
@@ -234,7 +234,7 @@ func (l *Limiter) endQueued(ctx context.Context, e *entry, q *queue) {
 	if revoked != nil { // the first waiter needs their permits as well
 		await(ctx, revoked)
 		e.mu.Lock()
-		q.refresh() // although a release may still hang
+		q.refresh() // although a refund may still hang
 		e.mu.Unlock()
 	}
 }

@@ -65,12 +65,16 @@ type Handle interface {
 	// Members returns the limiter of each policy in order, none for an invalid limiter. The policies of
 	// a join have those that are joined. A *rratelimiter.Limiter is its only member.
 	Members() []Member
+
+	// ChargeMore returns the call that charges permits beyond those of a request, nil if the limiter has none.
+	ChargeMore() receipt.Charge
 }
 
 // Member is the limiter of a policy. If it is of Redisson's layout and has an initial rate, that grants
 // Permits in each Interval.
 type Member struct {
 	Name     string
+	Policy   any // a limit.Policy; nil for Redisson's layout
 	Permits  int64
 	Interval time.Duration
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 	"github.com/rratelimiter/rratelimiter/internal/inside"
+	"github.com/rratelimiter/rratelimiter/internal/receipt"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -119,10 +120,15 @@ func (l *Limiter) Node() (g *engine.Engine, key string, ok bool) {
 func (l *Limiter) Members() []inside.Member {
 	members := make([]inside.Member, max(1, len(l.Of)))
 	for i := range members {
-		members[i].Name = l.Called
+		if members[i].Name = l.Called; i < len(l.Of) {
+			members[i].Policy = l.Of[i]
+		}
 	}
 	return members
 }
+
+// ChargeMore returns nil.
+func (l *Limiter) ChargeMore() receipt.Charge { return nil }
 
 // keyOfNode is in slot 0, the only one that the zero rueidis.Builder accepts.
 const keyOfNode = "06S"
