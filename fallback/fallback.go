@@ -83,7 +83,7 @@ func open(guard *outage.Guard, mode limit.FailureMode, limiter limit.Joinable) *
 // limiter, in every mode.
 func (l *Limiter) Take(ctx context.Context, permits int64) (rratelimiter.Decision, rratelimiter.Source,
 	error) {
-	a, from, err := l.ask(ctx, permits, 0)
+	a, from, err := l.decide(ctx, permits, 0)
 	return a.Decision, from, err
 }
 
@@ -97,26 +97,26 @@ func (l *Limiter) TryAcquire(ctx context.Context, permits int64) (bool, rratelim
 // [limit.Local], the caller waits for the share, and for Redis again as soon as that answers.
 func (l *Limiter) TryAcquireWithin(ctx context.Context, permits int64, timeout time.Duration) (bool,
 	rratelimiter.Source, error) {
-	a, from, err := l.ask(ctx, permits, max(0, timeout))
+	a, from, err := l.decide(ctx, permits, max(0, timeout))
 	return a.Decision.Allowed, from, err
 }
 
 // TakeWithin is [Limiter.TryAcquireWithin] with the numbers, as [limit.Limiter.TakeWithin] has them.
 func (l *Limiter) TakeWithin(ctx context.Context, permits int64, timeout time.Duration) (rratelimiter.Decision,
 	rratelimiter.Source, error) {
-	a, from, err := l.ask(ctx, permits, max(0, timeout))
+	a, from, err := l.decide(ctx, permits, max(0, timeout))
 	return a.Decision, from, err
 }
 
 // Acquire is [Limiter.TryAcquireWithin] without a timeout: it waits until ctx ends. If it fails, it
 // holds no permits.
 func (l *Limiter) Acquire(ctx context.Context, permits int64) (rratelimiter.Source, error) {
-	_, from, err := l.ask(ctx, permits, outage.Forever)
+	_, from, err := l.decide(ctx, permits, outage.Forever)
 	return from, err
 }
 
-// ask takes permits, or waits for them. An Answer without an error is complete, with its Receipt.
-func (l *Limiter) ask(ctx context.Context, permits int64, wait time.Duration) (a outage.Answer,
+// decide takes permits, or waits for them. An Answer without an error is complete, with its Receipt.
+func (l *Limiter) decide(ctx context.Context, permits int64, wait time.Duration) (a outage.Answer,
 	from rratelimiter.Source, err error) {
 	switch {
 	case l.limiter == nil:
@@ -127,7 +127,7 @@ func (l *Limiter) ask(ctx context.Context, permits int64, wait time.Duration) (a
 	case ctx.Err() != nil:
 		return a, "", ctx.Err()
 	}
-	a = l.guard.Ask(ctx, outage.Request{Limiter: l.limiter, Permits: permits, Mode: l.mode, Wait: wait})
+	a = l.guard.Decide(ctx, outage.Ask{Limiter: l.limiter, Permits: permits, Mode: l.mode, Wait: wait})
 	switch {
 	case a.Result == limit.Canceled, outage.IsMistake(a.Err):
 		return outage.Answer{}, "", a.Err

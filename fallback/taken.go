@@ -27,7 +27,7 @@ type ofTaken Limiter
 
 // Take takes permits, or waits for them as TakeWithin and Acquire do.
 func (l *ofTaken) Take(ctx context.Context, permits int64, wait time.Duration) (engine.Answer, receipt.Receipt, error) {
-	a, _, err := (*Limiter)(l).ask(ctx, permits, wait)
+	a, _, err := (*Limiter)(l).decide(ctx, permits, wait)
 	return engine.Answer(a.Decision), a.Receipt, err
 }
 

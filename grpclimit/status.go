@@ -105,16 +105,16 @@ func newRefusal(v *visit) *refusal {
 func quotaFailure(v *visit) []*anypb.Any {
 	f := new(errdetails.QuotaFailure)
 	for _, i := range v.Description.Denying(&v.Outcome) {
-		t := v.Description.Term(i)
+		of := v.Description.Of(i)
 		quota := v.Decision.Limit
 		if i < len(v.Each) {
 			quota = v.Each[i].Limit
 		}
-		quota = cmp.Or(quota, t.Quota)
+		quota = cmp.Or(quota, of.Quota)
 		violation := &errdetails.QuotaFailure_Violation{
-			QuotaMetric: "permits", QuotaId: t.Name, QuotaValue: quota,
+			QuotaMetric: "permits", QuotaId: of.Shown, QuotaValue: quota,
 		}
-		limit := strconv.Quote(t.Name)
+		limit := strconv.Quote(of.Shown)
 		if quota > 0 {
 			limit += fmt.Sprintf(" of %d", quota)
 		}

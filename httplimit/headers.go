@@ -11,6 +11,7 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/guard/gate"
 	"github.com/rratelimiter/rratelimiter/internal/guard/outage"
+	"github.com/rratelimiter/rratelimiter/internal/policy"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -40,11 +41,9 @@ func setHeaders(h http.Header, v *visit, status int, document bool) {
 	}
 	for last := v; v != nil; v = v.Before {
 		style := HeaderStyle(v.Settings.Headers)
-		if v != last && style == denied {
-			status = http.StatusTooManyRequests // so the denial stays
-		}
+		keeps := status == http.StatusTooManyRequests || v != last && style == denied
 		if !v.Shadow && style != NoHeaders || !v.Passes() {
-			setFields(h, style, v, status, used)
+			setFields(h, style, v, keeps, used)
 		}
 	}
 	if document {
@@ -65,8 +64,8 @@ func itemNames(h http.Header) map[string]bool {
 	return names
 }
 
-// setFields sets the fields of one decision.
-func setFields(h http.Header, style HeaderStyle, v *visit, status int, used map[string]bool) {
+// setFields sets the fields of one decision. With keeps, those of a style are of a denial if they are there, and stay.
+func setFields(h http.Header, style HeaderStyle, v *visit, keeps bool, used map[string]bool) {
 	var after time.Duration
 	if !v.Passes() {
 		after = v.Settings.Spread.Add(v.RetryAfter())
@@ -85,11 +84,11 @@ func setFields(h http.Header, style HeaderStyle, v *visit, status int, used map[
 		}
 	case style == ThreeHeaders:
 		if d, denied := rateOf(v); d.Limit > 0 {
-			setThree(h, threeFields, d, denied, status, gate.RoundUp(resetOf(v, d, denied, after), time.Second))
+			setThree(h, threeFields, d, denied, keeps, gate.RoundUp(resetOf(v, d, denied, after), time.Second))
 		}
 	case style == XRateLimit:
 		if d, denied := rateOf(v); d.Limit > 0 {
-			setThree(h, xLimitFields, d, denied, status, v.At.Add(resetOf(v, d, denied, after)).Add(time.Second-1).Unix())
+			setThree(h, xLimitFields, d, denied, keeps, v.At.Add(resetOf(v, d, denied, after)).Add(time.Second-1).Unix())
 		}
 	}
 	if after > 0 {
@@ -114,38 +113,38 @@ func quotas(v *visit) string {
 	case len(v.Each) > 0:
 		for i, each := range v.Each {
 			if hasQuota(v, i) {
-				text = appendPolicy(text, d.Term(i), each.Limit)
+				text = appendPolicy(text, d.Of(i), each.Limit)
 			}
 		}
 	case !v.Local && len(d.Policies) > 1: // the decision is about one of them
 		single := d.Single(v.Decision)
 		for i := range d.Policies {
-			t := d.Term(i)
+			quota := d.Of(i).Quota
 			if i == single {
-				t.Quota = cmp.Or(v.Decision.Limit, t.Quota)
+				quota = cmp.Or(v.Decision.Limit, quota)
 			}
-			if t.Quota > 0 {
-				text = appendPolicy(text, t, t.Quota)
+			if quota > 0 {
+				text = appendPolicy(text, d.Of(i), quota)
 			}
 		}
 	default:
-		t := d.Term(d.Single(v.Decision))
-		quota := cmp.Or(v.Decision.Limit, t.Quota)
+		of := d.Of(d.Single(v.Decision))
+		quota := cmp.Or(v.Decision.Limit, of.Quota)
 		if quota > 0 || v.Outcome.Err == nil { // without an error, 0 is the limit
-			text = appendPolicy(text, t, quota)
+			text = appendPolicy(text, of, quota)
 		}
 	}
 	return string(text)
 }
 
-func appendPolicy(text []byte, t gate.Term, quota int64) []byte {
-	text = appendItem(text, t.Name)
+func appendPolicy(text []byte, of *policy.Description, quota int64) []byte {
+	text = appendItem(text, of.Shown)
 	text = appendNumber(text, ";q=", quota)
-	if t.Held {
+	if of.Refill == policy.Held {
 		text = append(text, `;qu="concurrent-requests"`...)
 	}
-	if t.Window > 0 && t.Window%time.Second == 0 {
-		text = appendNumber(text, ";w=", int64(t.Window/time.Second))
+	if of.Window > 0 && of.Window%time.Second == 0 {
+		text = appendNumber(text, ";w=", int64(of.Window/time.Second))
 	}
 	return text
 }
@@ -172,7 +171,7 @@ func limits(v *visit) string {
 		share = float64(v.Ask.Mode)
 	}
 	if len(v.Each) == 0 {
-		name := v.Description.Term(v.Description.Single(v.Decision)).Name
+		name := v.Description.Of(v.Description.Single(v.Decision)).Shown
 		text = appendLimit(text, name, v.Decision.Remaining, v.Description.Until(&v.Outcome, share, 0), v.Decision.RetryAfter)
 	}
 	for i, d := range v.Each {
@@ -180,14 +179,14 @@ func limits(v *visit) string {
 			continue
 		}
 		window := v.Description.Until(&v.Outcome, share, i)
-		text = appendLimit(text, v.Description.Term(i).Name, d.Remaining, window, v.Decision.RetryAfter)
+		text = appendLimit(text, v.Description.Of(i).Shown, d.Remaining, window, v.Decision.RetryAfter)
 	}
 	return string(text)
 }
 
 // hasQuota reports whether a policy has one: a Pause has none.
 func hasQuota(v *visit, i int) bool {
-	return v.Each[i].Limit > 0 || v.Description.Term(i).Quota > 0
+	return v.Each[i].Limit > 0 || v.Description.Of(i).Quota > 0
 }
 
 func appendLimit(text []byte, name string, remaining int64, window, retry time.Duration) []byte {
@@ -205,10 +204,10 @@ func appendLimit(text []byte, name string, remaining int64, window, retry time.D
 
 // setThree sets the three fields of the older styles, which describe one policy: the one that denied,
 // or the one with the fewest permits left. Those that a handler has set count too.
-func setThree(h http.Header, names [3]string, d rratelimiter.Decision, denied bool, status int, reset int64) {
+func setThree(h http.Header, names [3]string, d rratelimiter.Decision, denied, keeps bool, reset int64) {
 	if inside := h[names[1]]; !denied && len(inside) > 0 {
 		left, err := strconv.ParseInt(inside[0], 10, 64)
-		if status == http.StatusTooManyRequests || err == nil && left <= d.Remaining {
+		if keeps || err == nil && left <= d.Remaining {
 			return
 		}
 	}
@@ -222,7 +221,7 @@ func setThree(h http.Header, names [3]string, d rratelimiter.Decision, denied bo
 func rateOf(v *visit) (d rratelimiter.Decision, denied bool) {
 	d, denied = v.Decision, v.Result == limit.Rejected
 	if len(v.Each) == 0 {
-		if v.Description.Term(v.Description.Single(d)).Held {
+		if v.Description.Of(v.Description.Single(d)).Refill == policy.Held {
 			d.Limit = 0
 		}
 		return d, denied
@@ -230,7 +229,7 @@ func rateOf(v *visit) (d rratelimiter.Decision, denied bool) {
 	var rates []rratelimiter.Decision
 	held := false
 	for i, one := range v.Each {
-		if v.Description.Term(i).Held {
+		if v.Description.Of(i).Refill == policy.Held {
 			held = true
 		} else if one.Limit > 0 || !one.Allowed {
 			rates = append(rates, one)

@@ -24,7 +24,7 @@ import (
 type group struct {
 	members []*descriptor
 	joint   gate.Joint // of the members
-	request outage.Request
+	request outage.Ask
 	answer  outage.Answer
 	each    []rratelimiter.Decision // of the policies of all members
 }
@@ -57,13 +57,13 @@ func (g *group) cost() uint64 {
 func (g *group) call(ctx context.Context, s *Server) error {
 	first := g.members[0]
 	limiter, policies := g.joint.Limiter()
-	g.request = outage.Request{Limiter: limiter, Policies: policies, Permits: int64(max(1, first.cost))}
+	g.request = outage.Ask{Limiter: limiter, Each: len(policies) > 1, Permits: int64(max(1, first.cost))}
 	if first.action != take || first.rule.Overdraw {
 		one, _ := limiter.(*limit.Limiter) // as all of this package
 		g.request.Limiter = newOperation(one, first.action, int64(first.cost))
 		g.request.Each, g.request.Permits = true, 1 // in an outage, no limit refuses its hits
 	}
-	g.answer = s.guard.Ask(ctx, g.request)
+	g.answer = s.guard.Decide(ctx, g.request)
 	g.each = g.answer.Each
 	if g.each == nil {
 		g.each = []rratelimiter.Decision{g.answer.Decision}

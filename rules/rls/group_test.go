@@ -20,8 +20,8 @@ func TestOperation_Overdraw_IsNotRefundedInPart(t *testing.T) {
 		l := limit.New(rratelimiter.New(f.Conn), "name", limit.FixedWindow{Permits: 10, Interval: time.Hour})
 		g := outage.New(time.Second, nil)
 		for _, hits := range []int64{3, 9} { // the second takes more than is free
-			q := outage.Request{Limiter: newOperation(l, take, hits), Permits: 1, Each: true}
-			a := g.Ask(t.Context(), q)
+			q := outage.Ask{Limiter: newOperation(l, take, hits), Permits: 1, Each: true}
+			a := g.Decide(t.Context(), q)
 			require.NoError(t, a.Err)
 			assert.ErrorIs(t, g.Settle(t.Context(), q, a, 0), map[int64]error{3: errors.ErrUnsupported}[hits])
 		}

@@ -16,20 +16,9 @@ import (
 
 // Description describes the policies of a limiter to clients.
 type Description struct {
-	Policies        []limit.Policy // as arguments of limit.New
-	terms           []Term
-	kinds           []policy.Description // of the Policies
+	Policies        []limit.Policy       // as arguments of limit.New
+	kinds           []policy.Description // of the Policies, each Shown under a name of its own, printable ASCII
 	unknownPolicies bool                 // the limiter of All has unknown policies, and so no share for Local
-}
-
-// Term describes one policy.
-type Term struct {
-	Name  string // printable ASCII
-	Quota int64  // 0 if it is unknown
-	// Window is the interval of the quota. For a bucket it is the time in which it fills. It is 0 if
-	// the interval has no fixed length, or is unknown.
-	Window time.Duration
-	Held   bool // requests hold the permits until they have ended
 }
 
 // unknown is the name of a policy without a description.
@@ -38,18 +27,16 @@ const unknown = "default"
 // Describe describes policies in their order. The name of a policy is that of limit.Named, or else its
 // window or its kind.
 func Describe(policies ...limit.Policy) *Description {
-	d := &Description{Policies: slices.Clone(policies), terms: make([]Term, len(policies))}
-	d.kinds = make([]policy.Description, len(policies))
+	d := &Description{Policies: slices.Clone(policies), kinds: make([]policy.Description, len(policies))}
 	for i, p := range policies {
-		of, _ := policy.Of(p)
-		d.kinds[i], d.terms[i] = of, Term{of.Shown, of.Quota, of.Window, of.Refill == policy.Held}
+		d.kinds[i], _ = policy.Of(p)
 	}
-	used := make(map[string]bool, len(d.terms))
+	used := make(map[string]bool, len(d.kinds))
 	for _, stated := range []bool{true, false} { // a stated name stays as it is, if it is there once
-		for i := range d.terms {
-			if t := &d.terms[i]; stated == (d.kinds[i].Shown != "") {
-				t.Name = unused(cmp.Or(t.Name, nameOf(d.kinds[i])), used)
-				used[t.Name] = true
+		for i := range d.kinds {
+			if of := &d.kinds[i]; stated == (of.Shown != "") {
+				of.Shown = unused(cmp.Or(of.Shown, nameOf(*of)), used)
+				used[of.Shown] = true
 			}
 		}
 	}
@@ -58,12 +45,12 @@ func Describe(policies ...limit.Policy) *Description {
 
 // Distinct returns the description of at least n policies with names that are not used, and adds these.
 func (d *Description) Distinct(n int, used map[string]bool) *Description {
-	distinct := &Description{Policies: d.Policies, kinds: d.kinds}
-	for i := range max(n, len(d.terms)) {
-		t := d.Term(i)
-		t.Name = unused(t.Name, used)
-		used[t.Name] = true
-		distinct.terms = append(distinct.terms, t)
+	distinct := &Description{Policies: d.Policies}
+	for i := range max(n, len(d.kinds)) {
+		of := *d.Of(i)
+		of.Shown = unused(of.Shown, used)
+		used[of.Shown] = true
+		distinct.kinds = append(distinct.kinds, of)
 	}
 	return distinct
 }
@@ -77,22 +64,22 @@ func unused(name string, used map[string]bool) string {
 	return numbered
 }
 
-// Term describes a policy, also one that the description lacks.
-func (d *Description) Term(i int) Term {
+// Of describes a policy, also one that the description lacks.
+func (d *Description) Of(i int) *policy.Description {
 	switch {
-	case i < len(d.terms):
-		return d.terms[i]
+	case i < len(d.kinds):
+		return &d.kinds[i]
 	case i == 0:
-		return Term{Name: unknown}
+		return &policy.Description{Shown: unknown}
 	}
-	return Term{Name: unknown + "-" + strconv.Itoa(i+1)}
+	return &policy.Description{Shown: unknown + "-" + strconv.Itoa(i+1)}
 }
 
 // Single returns the index of the policy that the decision of a whole limiter is about: one with its
 // limit, or else one of an unknown quota.
 func (d *Description) Single(decision rratelimiter.Decision) int {
 	for _, quota := range []int64{decision.Limit, 0} {
-		if i := slices.IndexFunc(d.terms, func(t Term) bool { return t.Quota == quota }); i >= 0 {
+		if i := slices.IndexFunc(d.kinds, func(of policy.Description) bool { return of.Quota == quota }); i >= 0 {
 			return i
 		}
 	}
@@ -138,8 +125,8 @@ func (d *Description) Denying(o *limit.Outcome) []int {
 			}
 		}
 	case errors.Is(o.Err, rratelimiter.ErrPermitsExceedRate):
-		for i, t := range d.terms {
-			if t.Quota > 0 && t.Quota < o.Cost {
+		for i, of := range d.kinds {
+			if of.Quota > 0 && of.Quota < o.Cost {
 				denying = append(denying, i)
 			}
 		}

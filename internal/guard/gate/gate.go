@@ -119,7 +119,7 @@ func (g *Gate[R]) decide(v *Visit[R]) bool {
 			}
 		}
 	}
-	ask.Each, ask.Mode, ask.MaxWaiting = g.Follows, s.Mode, cmp.Or(s.MaxWaiting, g.maxWaiting)
+	ask.Mode, ask.MaxWaiting = s.Mode, cmp.Or(s.MaxWaiting, g.maxWaiting)
 	if !s.Shadow {
 		if ask.Wait = s.Wait; g.paused != nil && err == nil {
 			name := ask.Limiter.Name()
@@ -135,8 +135,8 @@ func (g *Gate[R]) decide(v *Visit[R]) bool {
 		if v.Description.unknownPolicies {
 			MustShare(g.caller, s.Mode, ask.Limiter)
 		}
-		ask.Policies = v.Description.Policies
-		v.Answer = g.guard.Ask(v.Context, *ask)
+		ask.Each = g.Follows || len(v.Description.Policies) > 1
+		v.Answer = g.guard.Decide(v.Context, *ask)
 		if ask.Wait > 0 && g.paused == nil {
 			v.overLimit(begin)
 		}
@@ -166,7 +166,7 @@ func (g *Gate[R]) report(v *Visit[R]) {
 	}
 	if v.Result == limit.Rejected {
 		for _, i := range v.Description.Denying(&v.Outcome) {
-			v.Violated = append(v.Violated, v.Description.Term(i).Name)
+			v.Violated = append(v.Violated, v.Description.Of(i).Shown)
 		}
 	}
 	if g.Report != nil {
@@ -184,10 +184,10 @@ func (g *Gate[R]) reportUnsettled(r R, err error) {
 // A Visit is the context of the handler that gets the request, or of a refusal. R is a request of its protocol: a gRPC
 // server may be a handler of HTTP.
 type Visit[R Request[R]] struct {
-	Settings    *Settings      // nil for those of the gate
-	Ask         outage.Request // a chooser sets the Limiter, and the Permits if Cost has no effect
-	Description *Description   // of the policies of the limiter; nil if there is none
-	Banned      bool           // denied without a call of the limiter
+	Settings    *Settings    // nil for those of the gate
+	Ask         outage.Ask   // a chooser sets the Limiter, and the Permits if Cost has no effect
+	Description *Description // of the policies of the limiter; nil if there is none
+	Banned      bool         // denied without a call of the limiter
 
 	outage.Answer // a chooser sets Err if there is no limiter
 

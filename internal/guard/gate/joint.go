@@ -15,8 +15,8 @@ import (
 type Member struct {
 	Limiter  limit.Joinable
 	Policies []limit.Policy // of the limiter
-	// Shared permits several members of one limiter, from which the call takes once.
-	Shared bool
+	// Once permits several members of one limiter, from which the call takes once.
+	Once bool
 }
 
 // Joint is members that one call decides: all take their permits, or none does.
@@ -31,8 +31,8 @@ func (j Joint) With(m Member, cluster bool) (Joint, bool) {
 		switch {
 		case cluster && redisx.Tag(name) != redisx.Tag(added):
 			return j, false
-		case name == added && other.Shared == m.Shared:
-			return j, m.Shared
+		case name == added && other.Once == m.Once:
+			return j, m.Once
 		}
 		policies += len(other.Policies)
 	}

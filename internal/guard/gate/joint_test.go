@@ -23,7 +23,7 @@ func TestJoint_With_TakesWhatOneCallDecides(t *testing.T) {
 		return gate.Member{Limiter: limit.New(client, name, all...), Policies: all}
 	}
 	shared := func(name string) gate.Member {
-		return gate.Member{Limiter: client.Limiter(name), Policies: []limit.Policy{nil}, Shared: true}
+		return gate.Member{Limiter: client.Limiter(name), Policies: []limit.Policy{nil}, Once: true}
 	}
 	for name, tt := range map[string]struct {
 		cluster bool

@@ -89,7 +89,7 @@ func TestGate_CallsFailDuringAPause_NoneSpins(t *testing.T) {
 		g := outgoing(p)
 		g.Pause(p, 10*time.Second)
 		synctest.Wait()
-		g.guard.Ask(t.Context(), outage.Request{Limiter: &fake.Limiter{Beside: p.Limiter}, Permits: 1})
+		g.guard.Decide(t.Context(), outage.Ask{Limiter: &fake.Limiter{Beside: p.Limiter}, Permits: 1})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		g.Admit(Call[int]{In: ctx})

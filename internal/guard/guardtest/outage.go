@@ -104,7 +104,7 @@ func testShare(t *testing.T, m Middleware) {
 func testNoShare(t *testing.T, m Middleware) {
 	Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		own := map[string]Settings{
-			"another type": {Limiter: Known{client.Limiter("quota"), hour(1)}, Mode: 1},
+			"another type": {Limiter: Known{limit.New(client, "quota", hour(1)...), hour(1)}, Mode: 1},
 			"All":          {Limiter: limit.New(client, "own", hour(1)...), Mode: 1},
 			"a rate": {Limiter: client.Limiter("rate",
 				rratelimiter.InitialRate(rratelimiter.Rate{Permits: 1, Interval: time.Hour})), Mode: 1},

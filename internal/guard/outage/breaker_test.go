@@ -38,10 +38,10 @@ func TestGuard_OneOfManyCallsHangs_IsNoOutage(t *testing.T) {
 			for i := range 1000 {
 				if i%3 == 1 { // before the last answers
 					late.Go(func() {
-						assert.Equal(t, limit.FailedOpen, g.Ask(t.Context(), Request{Limiter: ill, Permits: 1}).Result)
+						assert.Equal(t, limit.FailedOpen, g.Decide(t.Context(), Ask{Limiter: ill, Permits: 1}).Result)
 					})
 				}
-				require.Equal(t, want, g.Ask(t.Context(), Request{Limiter: well, Permits: 1}).Result)
+				require.Equal(t, want, g.Decide(t.Context(), Ask{Limiter: well, Permits: 1}).Result)
 				time.Sleep(deadline / 2)
 			}
 			late.Wait()
@@ -62,14 +62,14 @@ func TestGuard_DenialFromMemory_EndsNoOutage(t *testing.T) {
 			return try(ctx, ask, result)
 		}
 		g := withMode(limit.Open, deadline, reports.changed)
-		q := Request{Limiter: r, Permits: 1}
+		q := Ask{Limiter: r, Permits: 1}
 		r.down.Store(true)
-		require.Equal(t, limit.FailedOpen, g.Ask(t.Context(), q).Result)
+		require.Equal(t, limit.FailedOpen, g.Decide(t.Context(), q).Result)
 		r.denies.Store(true)
 		for range 3 {
 			time.Sleep(2 * probeIdle)
-			assert.Equal(t, limit.Rejected, g.Ask(t.Context(), q).Result, "it holds")
-			assert.Equal(t, limit.FailedOpen, g.Ask(t.Context(), q).Result, "Redis is still down")
+			assert.Equal(t, limit.Rejected, g.Decide(t.Context(), q).Result, "it holds")
+			assert.Equal(t, limit.FailedOpen, g.Decide(t.Context(), q).Result, "Redis is still down")
 		}
 		assert.Len(t, reports.changes, 1)
 		r.down.Store(false)
@@ -77,7 +77,7 @@ func TestGuard_DenialFromMemory_EndsNoOutage(t *testing.T) {
 		synctest.Wait()
 		assert.Equal(t, []string{"false connection refused", "true <nil>"}, reports.changes)
 		looks := r.looks.Load()
-		assert.Equal(t, limit.Rejected, g.Ask(t.Context(), q).Result)
+		assert.Equal(t, limit.Rejected, g.Decide(t.Context(), q).Result)
 		assert.Equal(t, looks, r.looks.Load(), "no probe while Redis is up")
 	})
 }
@@ -156,20 +156,20 @@ func TestOnRedisChange_CallbackBlocks_ChangesComeInOrder(t *testing.T) {
 					}
 				}
 			})
-			q := Request{Limiter: r, Permits: 1}
+			q := Ask{Limiter: r, Permits: 1}
 			r.down.Store(true)
 			go func() {
 				defer func() { assert.Equal(t, panics, recover() != nil) }()
-				g.Ask(t.Context(), q)
+				g.Decide(t.Context(), q)
 			}()
 			synctest.Wait()
 			r.down.Store(false)
 			time.Sleep(deadline)
 			synctest.Wait()
-			assert.Equal(t, limit.Acquired, g.Ask(t.Context(), q).Result)
+			assert.Equal(t, limit.Acquired, g.Decide(t.Context(), q).Result)
 			time.Sleep(deadline)
 			r.down.Store(true)
-			assert.Equal(t, limit.FailedOpen, g.Ask(t.Context(), q).Result)
+			assert.Equal(t, limit.FailedOpen, g.Decide(t.Context(), q).Result)
 			assert.Len(t, reports.changes, 1)
 			close(release)
 			synctest.Wait()
@@ -183,13 +183,13 @@ func TestOnRedisChange_CallbackPanics_StateIsKept(t *testing.T) {
 		r, calls := newRedis(), 0
 		r.down.Store(true)
 		g := withMode(limit.Open, deadline, func(string, bool, error) { calls++; panic("a callback") })
-		q := Request{Limiter: r, Permits: 1}
-		assert.PanicsWithValue(t, "a callback", func() { g.Ask(t.Context(), q) })
-		assert.Equal(t, limit.FailedOpen, g.Ask(t.Context(), q).Result)
+		q := Ask{Limiter: r, Permits: 1}
+		assert.PanicsWithValue(t, "a callback", func() { g.Decide(t.Context(), q) })
+		assert.Equal(t, limit.FailedOpen, g.Decide(t.Context(), q).Result)
 		r.down.Store(false)
 		time.Sleep(deadline)
 		synctest.Wait()
-		assert.Equal(t, limit.Acquired, g.Ask(t.Context(), q).Result)
+		assert.Equal(t, limit.Acquired, g.Decide(t.Context(), q).Result)
 		assert.Equal(t, 2, calls)
 	})
 }
@@ -260,7 +260,7 @@ func TestBreaker_RandomOutages_EndAndAreReportedInTurn(t *testing.T) {
 					for range 30 {
 						ctx, cancel := context.WithTimeout(t.Context(), rand.N(6*deadline)+1)
 						wait := []time.Duration{0, 0, 2 * deadline, Forever}[rand.IntN(4)]
-						g.Ask(ctx, Request{Limiter: m, Permits: 1, Wait: wait, MaxWaiting: 30})
+						g.Decide(ctx, Ask{Limiter: m, Permits: 1, Wait: wait, MaxWaiting: 30})
 						cancel()
 						time.Sleep(rand.N(2 * deadline))
 					}
@@ -277,13 +277,13 @@ func TestBreaker_RandomOutages_EndAndAreReportedInTurn(t *testing.T) {
 			m.denies.Store(false)
 			all.Wait()
 			time.Sleep(deadline + maxProbePause)
-			assert.Equal(t, limit.Acquired, g.Ask(t.Context(), Request{Limiter: m, Permits: 1}).Result)
+			assert.Equal(t, limit.Acquired, g.Decide(t.Context(), Ask{Limiter: m, Permits: 1}).Result)
 			time.Sleep(2 * probeIdle)
 			synctest.Wait()
 			b := g.breakerOf(m)
 			assert.Zero(t, b.prober)
 			assert.EqualValues(t, nodeUp, b.state.Load())
-			assert.Empty(t, g.waiters.byNode)
+			assert.Zero(t, g.waiters.count)
 			assert.EqualValues(t, 0, g.waiting.Load())
 			assert.Zero(t, m.overlaps.Load(), "probes at a time")
 			for i, change := range reports.changes {

@@ -114,9 +114,9 @@ func policyShape(t *testing.T, p limit.Policy, share float64) shape {
 func TestBuckets_SeveralPolicies_GrantTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := buckets{clock: clock{time.Now()}}
-		q := Request{Limiter: newRedis(), Permits: 1, Policies: []limit.Policy{
+		q := Ask{Limiter: &fake.Limiter{Called: "two", Of: []limit.Policy{
 			limit.FixedWindow{Permits: 4, Interval: time.Second}, limit.FixedWindow{Permits: 6, Interval: time.Minute},
-		}}
+		}}, Permits: 1}
 		take := func() Answer {
 			a, ok := b.decide(q, 0.5)
 			require.True(t, ok)
@@ -153,8 +153,8 @@ func TestBuckets_ShorterLease_EndsBeforeLongerOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := buckets{clock: clock{time.Now()}}
 		take := func(lease time.Duration) Answer {
-			a, ok := b.decide(Request{Limiter: &fake.Limiter{Called: "one"}, Permits: 1,
-				Policies: []limit.Policy{limit.InFlight{Permits: 2, Lease: lease}}}, 1)
+			l := &fake.Limiter{Called: "one", Of: []limit.Policy{limit.InFlight{Permits: 2, Lease: lease}}}
+			a, ok := b.decide(Ask{Limiter: l, Permits: 1}, 1)
 			require.True(t, ok)
 			return a
 		}
@@ -172,7 +172,7 @@ func TestBuckets_ManyNames_AreBounded(t *testing.T) {
 		b := buckets{clock: clock{time.Now()}}
 		policies := []limit.Policy{limit.FixedWindow{Permits: 10, Interval: time.Minute}}
 		take := func(name string) bool {
-			a, ok := b.decide(Request{Limiter: &fake.Limiter{Called: name}, Permits: 1, Policies: policies}, 0.5)
+			a, ok := b.decide(Ask{Limiter: &fake.Limiter{Called: name, Of: policies}, Permits: 1}, 0.5)
 			return ok && a.Result == limit.Acquired
 		}
 		for i := range maxBuckets {

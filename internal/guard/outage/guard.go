@@ -59,12 +59,11 @@ func (g *Guard) SetDeadline(d time.Duration) { g.deadlines.Store(int64(d)) }
 // Deadline returns the deadline of calls and probes.
 func (g *Guard) Deadline() time.Duration { return time.Duration(g.deadlines.Load()) }
 
-// Request is a request for permits of a limiter.
-type Request struct {
+// Ask is a request for permits of a limiter.
+type Ask struct {
 	Limiter    Limiter
-	Policies   []limit.Policy // of the limiter, if they are known
-	Each       bool           // the Answer has the decision of each policy, even of one alone
-	Permits    int64          // at least 1
+	Each       bool  // the Answer has the decision of each policy, even of one alone
+	Permits    int64 // at least 1
 	Mode       limit.FailureMode
 	Wait       time.Duration // the longest wait in place of a denial; 0 for none, or Forever
 	MaxWaiting int           // bounds the requests that wait at once; 0 for no bound
@@ -113,17 +112,17 @@ func Answered(r limit.Result, err error) (a Answer) {
 	return a
 }
 
-// Ask decides a request. If it is denied, it waits for its permits as long as it may.
-func (g *Guard) Ask(ctx context.Context, q Request) Answer {
+// Decide decides a request. If it is denied, it waits for its permits as long as it may.
+func (g *Guard) Decide(ctx context.Context, q Ask) Answer {
 	if q.Wait == 0 {
 		return g.try(ctx, q)
 	}
-	return g.askAndWait(ctx, q)
+	return g.decideAndWait(ctx, q)
 }
 
 // try asks once for a request: it is decided by a pause, by Redis, or without it by the mode. One that may
 // wait without a bound waits in the queue of its limiter.
-func (g *Guard) try(ctx context.Context, q Request) (a Answer) {
+func (g *Guard) try(ctx context.Context, q Ask) (a Answer) {
 	b := g.breakerOf(q.Limiter)
 	if q.Paused != nil {
 		if left := q.Paused(!b.isDown()); left > 0 {
@@ -145,7 +144,7 @@ func (g *Guard) try(ctx context.Context, q Request) (a Answer) {
 
 // take takes permits with one call. A request that waits without a bound joins the queue of its limiter
 // at once, for a deadline, and so overtakes no other.
-func (g *Guard) take(ctx context.Context, q Request) (a Answer, err error) {
+func (g *Guard) take(ctx context.Context, q Ask) (a Answer, err error) {
 	if q.Wait == Forever && q.MaxWaiting == 0 {
 		return callWait(ctx, q, g.Deadline())
 	}
@@ -161,12 +160,12 @@ func (g *Guard) take(ctx context.Context, q Request) (a Answer, err error) {
 }
 
 // ofEngine returns the request as that of an engine.
-func (q *Request) ofEngine() engine.Ask {
-	return engine.Ask{Permits: q.Permits, Detail: true, Each: q.Each || len(q.Policies) > 1, Receipt: true}
+func (q *Ask) ofEngine() engine.Ask {
+	return engine.Ask{Permits: q.Permits, Detail: true, Each: q.Each, Receipt: true}
 }
 
 // answer returns the answer to a request by the result of an engine.
-func (q *Request) answer(r *engine.Result) (a Answer) {
+func (q *Ask) answer(r *engine.Result) (a Answer) {
 	a.Decision, a.fromMemory = rratelimiter.Decision(r.Answer), r.From != engine.FromRedis
 	for _, part := range r.Parts {
 		a.Each = append(a.Each, rratelimiter.Decision(part))
@@ -193,7 +192,7 @@ func (b *breaker) answered(ctx context.Context, l Limiter, a Answer) Answer {
 
 // afterError decides a request after an error of its limiter. The answer has the numbers of an earlier one,
 // and is Canceled if no permits are free before the deadline of ctx.
-func (g *Guard) afterError(ctx context.Context, b *breaker, q Request, a Answer, err error) Answer {
+func (g *Guard) afterError(ctx context.Context, b *breaker, q Ask, a Answer, err error) Answer {
 	a.Err = err
 	switch {
 	case a.Result == limit.Canceled:
@@ -215,16 +214,12 @@ func (g *Guard) afterError(ctx context.Context, b *breaker, q Request, a Answer,
 }
 
 // withoutRedis decides a request by the mode. A request that Redis would never grant is denied.
-func (g *Guard) withoutRedis(q Request, err error) Answer {
+func (g *Guard) withoutRedis(q Ask, err error) Answer {
 	if mistake := CheckLimiter(q.Limiter); mistake != nil {
 		return ByMode(q.Mode, mistake)
 	}
-	policies := q.Policies
-	if l, exact := q.Limiter.(*limit.Limiter); exact && len(policies) == 0 {
-		policies = l.Policies() // without an initial rate: Redis may have another
-	}
-	for _, p := range policies {
-		if d, known := policy.Of(p); known && d.Most < q.Permits {
+	for _, m := range membersOf(q.Limiter) { // not their initial rates: Redis may have others
+		if d, known := policy.Of(m.Policy); known && d.Most < q.Permits {
 			return Answered(limit.Rejected, fmt.Errorf("%w: %d permits of limiter %q, at most %d can be granted",
 				rratelimiter.ErrPermitsExceedRate, q.Permits, q.Limiter.Name(), d.Most))
 		}
@@ -249,7 +244,7 @@ func ByMode(mode limit.FailureMode, err error) Answer {
 
 // Settle changes the permits that a granted request has taken to its final cost. What it holds stays. It has the
 // guard's deadline, even if ctx has ended.
-func (g *Guard) Settle(ctx context.Context, q Request, a Answer, cost int64) error {
+func (g *Guard) Settle(ctx context.Context, q Ask, a Answer, cost int64) error {
 	switch {
 	case a.Result != limit.Acquired || cost == q.Permits:
 		return nil
@@ -302,11 +297,8 @@ func IsNil(l Limiter) bool {
 
 // chargeOf returns the call that charges more permits, nil if the limiter has none.
 func chargeOf(l Limiter) receipt.Charge {
-	h, _ := handleOf(l)
-	if h, ok := h.(interface {
-		ChargeMore(ctx context.Context, permits int64) error
-	}); ok {
-		return h.ChargeMore
+	if h, err := handleOf(l); err == nil {
+		return h.ChargeMore()
 	}
 	return nil
 }

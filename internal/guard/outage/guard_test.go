@@ -64,9 +64,9 @@ func withMode(mode limit.FailureMode, deadline time.Duration, changed Changed) m
 	return modal{New(deadline, changed), mode}
 }
 
-func (g modal) Ask(ctx context.Context, q Request) Answer {
+func (g modal) Decide(ctx context.Context, q Ask) Answer {
 	q.Mode = g.mode
-	return g.Guard.Ask(ctx, q)
+	return g.Guard.Decide(ctx, q)
 }
 
 const deadline = 100 * time.Millisecond
@@ -82,7 +82,7 @@ func TestGuard_CallersLeave_ProbeFindsOut(t *testing.T) {
 			defer cancel()
 			// Redis recovers before the probe, which begins as the caller leaves.
 			time.AfterFunc(deadline/4, func() { r.hangs.Store(hangs) })
-			a := g.Ask(ctx, Request{Limiter: r, Permits: 1})
+			a := g.Decide(ctx, Ask{Limiter: r, Permits: 1})
 			assert.Equal(t, limit.Canceled, a.Result)
 			assert.False(t, g.breakerOf(r).isDown())
 			time.Sleep(deadline)
@@ -104,10 +104,10 @@ func TestGuard_SettlementsSendNothing_OutageBegins(t *testing.T) {
 				reports := new(recorder)
 				g := withMode(limit.Closed, deadline, reports.changed)
 				l := limit.New(rratelimiter.New(f.Conn), "name", limit.InFlight{Permits: 100, Lease: time.Hour})
-				q := Request{Limiter: l, Permits: 1}
+				q := Ask{Limiter: l, Permits: 1}
 				var running []Answer
 				for range 40 {
-					running = append(running, g.Ask(t.Context(), q))
+					running = append(running, g.Decide(t.Context(), q))
 				}
 				f.Latency.Store(int64(time.Hour)) // Redis hangs
 				var ends sync.WaitGroup
@@ -119,7 +119,7 @@ func TestGuard_SettlementsSendNothing_OutageBegins(t *testing.T) {
 				})
 				begin := time.Now()
 				for range 15 {
-					g.Ask(t.Context(), q)
+					g.Decide(t.Context(), q)
 				}
 				assert.LessOrEqual(t, time.Since(begin), 3*deadline, "requests waited for the deadline")
 				ends.Wait()

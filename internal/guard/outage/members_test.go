@@ -19,14 +19,14 @@ func hourly(permits int64) limit.Policy {
 }
 
 // outage runs a test with a guard of a share of 1 whose Redis is down.
-func outage(t *testing.T, test func(client *rratelimiter.Client, ask func(Request) Answer)) {
+func outage(t *testing.T, test func(client *rratelimiter.Client, ask func(Ask) Answer)) {
 	redistest.Run(t, func(t *testing.T, f *redistest.Fixture) {
 		client := rratelimiter.New(f.Conn)
 		f.Redis.SetError("LOADING")
 		g := withMode(1, deadline, nil)
-		test(client, func(q Request) Answer {
+		test(client, func(q Ask) Answer {
 			q.Permits = max(1, q.Permits)
-			return g.Ask(t.Context(), q)
+			return g.Decide(t.Context(), q)
 		})
 		f.Redis.SetError("")
 		time.Sleep(time.Minute)
@@ -36,46 +36,41 @@ func outage(t *testing.T, test func(client *rratelimiter.Client, ask func(Reques
 // TestLocal_JoinedMembers_EachHasOneShare: a member counts under its own name, whatever it is
 // joined with.
 func TestLocal_JoinedMembers_EachHasOneShare(t *testing.T) {
-	outage(t, func(client *rratelimiter.Client, ask func(Request) Answer) {
-		shared, granted := client.Limiter("shared"), 0
+	outage(t, func(client *rratelimiter.Client, ask func(Ask) Answer) {
+		rate := rratelimiter.Rate{Permits: 10, Interval: time.Hour}
+		shared, granted := client.Limiter("shared", rratelimiter.InitialRate(rate)), 0
 		for i := range 50 {
 			own := limit.New(client, fmt.Sprint("user:", i), hourly(2))
-			a := ask(Request{Limiter: limit.Join(shared, own), Policies: []limit.Policy{
-				limit.SlidingLog{Permits: 10, Interval: time.Hour}, hourly(2),
-			}})
+			a := ask(Ask{Limiter: limit.Join(shared, own)})
 			if require.True(t, a.Local); a.Result == limit.Acquired {
 				granted++
 			}
 		}
 		assert.Equal(t, 5, granted)
-		log := []limit.Policy{limit.SlidingLog{Permits: 10, Interval: time.Hour}}
-		assert.Equal(t, limit.Rejected, ask(Request{Limiter: shared, Policies: log}).Result, "the same bucket without a join")
+		assert.Equal(t, limit.Rejected, ask(Ask{Limiter: shared}).Result, "the same bucket without a join")
 	})
 }
 
 // TestLocal_MemberWithoutPolicy_IsClosed: a limit of a member that is unknown cannot be kept.
 func TestLocal_MemberWithoutPolicy_IsClosed(t *testing.T) {
-	outage(t, func(client *rratelimiter.Client, ask func(Request) Answer) {
+	outage(t, func(client *rratelimiter.Client, ask func(Ask) Answer) {
 		one, two := limit.New(client, "one", hourly(10)), limit.New(client, "two", hourly(10))
-		join := limit.Join(one, two)
-		assert.Equal(t, limit.FailedClosed, ask(Request{Limiter: join, Policies: []limit.Policy{hourly(10)}}).Result)
-		assert.Equal(t, limit.FailedClosed, ask(Request{Limiter: join, Policies: []limit.Policy{hourly(10), nil}}).Result)
-		twice := Request{Limiter: limit.Join(one, one), Policies: []limit.Policy{hourly(10), hourly(10)}}
-		assert.Equal(t, limit.FailedClosed, ask(twice).Result, "the join is invalid")
-		both := Request{Limiter: join, Policies: []limit.Policy{hourly(10), hourly(10)}}
-		assert.Equal(t, limit.Acquired, ask(both).Result)
+		unknown := limit.Join(one, client.Limiter("no initial rate"))
+		assert.Equal(t, limit.FailedClosed, ask(Ask{Limiter: unknown}).Result)
+		assert.Equal(t, limit.FailedClosed, ask(Ask{Limiter: limit.Join(one, one)}).Result, "the join is invalid")
+		assert.Equal(t, limit.Acquired, ask(Ask{Limiter: limit.Join(one, two)}).Result)
 	})
 }
 
 // TestLocal_Pause_GrantsAll: while Redis is down, no process learns of a pause or a penalty. The numbers are those
 // of the policy beside it.
 func TestLocal_Pause_GrantsAll(t *testing.T) {
-	outage(t, func(client *rratelimiter.Client, ask func(Request) Answer) {
+	outage(t, func(client *rratelimiter.Client, ask func(Ask) Answer) {
 		policies := []limit.Policy{
 			limit.TokenBucket{Capacity: 300, Refill: 1, Interval: time.Hour}, limit.Pause{Most: time.Hour},
 			limit.Penalty{Denials: 1, Within: time.Minute, For: time.Hour},
 		}
-		q := Request{Limiter: limit.New(client, "name", policies...), Policies: policies, Permits: 100}
+		q := Ask{Limiter: limit.New(client, "name", policies...), Permits: 100}
 		for left := int64(200); left >= 0; left -= 100 {
 			a := ask(q)
 			require.Equal(t, limit.Acquired, a.Result)

@@ -38,7 +38,7 @@ func TestGuard_OneMasterHangs_OthersDecide(t *testing.T) {
 					minute := limit.FixedWindow{Permits: 1_000_000, Interval: time.Minute}
 					ask := func(name string) Answer {
 						l := limit.New(client, name, minute)
-						return g.Ask(c.Context(), Request{Limiter: l, Policies: []limit.Policy{minute}, Permits: 1})
+						return g.Decide(c.Context(), Ask{Limiter: l, Permits: 1})
 					}
 					for _, name := range []string{onNodeA, onNodeB} {
 						require.Equal(t, limit.Acquired, ask(name).Result)
@@ -92,25 +92,25 @@ func TestGuard_AnotherMasterTakesOver_OutageEndsOnceCallsGoThere(t *testing.T) {
 				panic("a callback")
 			}
 		})
-		q := Request{Limiter: limit.New(client, onNodeB, limit.FixedWindow{Permits: 9, Interval: time.Hour}), Permits: 1}
-		require.Equal(c, limit.Acquired, g.Ask(c.Context(), q).Result)
+		q := Ask{Limiter: limit.New(client, onNodeB, limit.FixedWindow{Permits: 9, Interval: time.Hour}), Permits: 1}
+		require.Equal(c, limit.Acquired, g.Decide(c.Context(), q).Result)
 		time.Sleep(2 * time.Second) // the slots are known
 		c.Delay(redistest.NodeB, time.Minute)
-		require.Equal(c, limit.FailedOpen, g.Ask(c.Context(), q).Result)
+		require.Equal(c, limit.FailedOpen, g.Decide(c.Context(), q).Result)
 		c.Serve(redistest.NodeA)
 		for range 100 {
 			time.Sleep(100 * time.Millisecond)
 			begin := time.Now()
-			a := g.Ask(c.Context(), q)
+			a := g.Decide(c.Context(), q)
 			require.ErrorContains(c, a.Err, "Redis at b:1 is down")
 			require.Zero(c, time.Since(begin))
 		}
 		require.Equal(c, "b:1 false", changes.nodes())
 		c.Disconnect(redistest.NodeB)
 		time.Sleep(3 * time.Second)
-		g.Ask(c.Context(), q)
+		g.Decide(c.Context(), q)
 		time.Sleep(2 * time.Second)
-		assert.Equal(c, limit.Acquired, g.Ask(c.Context(), q).Result)
+		assert.Equal(c, limit.Acquired, g.Decide(c.Context(), q).Result)
 		assert.Equal(c, "b:1 false, b:1 true", changes.nodes())
 		changes.mu.Lock()
 		defer changes.mu.Unlock()
@@ -128,7 +128,7 @@ func TestGuard_SlotsAreUnknown_OneMasterHangs_OthersDecide(t *testing.T) {
 		g := withMode(limit.Open, deadline, nil)
 		ask := func(ctx context.Context, name string, wait time.Duration) Answer {
 			l := limit.New(client, name, limit.FixedWindow{Permits: 100, Interval: time.Hour})
-			return g.Ask(ctx, Request{Limiter: l, Permits: 100, Wait: wait, MaxWaiting: 9})
+			return g.Decide(ctx, Ask{Limiter: l, Permits: 100, Wait: wait, MaxWaiting: 9})
 		}
 		first := ask(c.Context(), onNodeB, 0)
 		require.Equal(c, limit.Acquired, first.Result, "%v", first.Err)
@@ -175,7 +175,7 @@ func TestGuard_ErrorReplies_AreAnswers(t *testing.T) {
 			})
 			ask := func(name string) limit.Result {
 				l := limit.New(client, name, limit.FixedWindow{Permits: 9, Interval: time.Hour})
-				return g.Ask(t.Context(), Request{Limiter: l, Permits: 1}).Result
+				return g.Decide(t.Context(), Ask{Limiter: l, Permits: 1}).Result
 			}
 			for range 8 {
 				require.Equal(t, limit.FailedClosed, ask("bad"))
@@ -193,7 +193,7 @@ func TestGuard_ProbeIsRefused_OutageEnds(t *testing.T) {
 		client, changes := rratelimiter.New(f.Conn), new(recorder)
 		g := withMode(limit.Open, deadline, changes.changed)
 		l := limit.New(client, "name", limit.FixedWindow{Permits: 9, Interval: time.Hour})
-		q := Request{Limiter: l, Permits: 1}
+		q := Ask{Limiter: l, Permits: 1}
 		f.Redis.Server().SetPreHook(func(peer *server.Peer, command string, args ...string) bool {
 			refused := strings.Contains(fmt.Sprint(args), ":probe")
 			if refused {
@@ -201,13 +201,13 @@ func TestGuard_ProbeIsRefused_OutageEnds(t *testing.T) {
 			}
 			return refused
 		})
-		require.Equal(t, limit.Acquired, g.Ask(t.Context(), q).Result)
+		require.Equal(t, limit.Acquired, g.Decide(t.Context(), q).Result)
 		f.Latency.Store(int64(time.Second))
 		time.Sleep(2 * deadline)
-		require.Equal(t, limit.FailedOpen, g.Ask(t.Context(), q).Result)
+		require.Equal(t, limit.FailedOpen, g.Decide(t.Context(), q).Result)
 		f.Latency.Store(0)
 		time.Sleep(3 * time.Second)
-		assert.Equal(t, limit.Acquired, g.Ask(t.Context(), q).Result)
+		assert.Equal(t, limit.Acquired, g.Decide(t.Context(), q).Result)
 		assert.Equal(t, "in-memory false, in-memory true", changes.nodes())
 	})
 }
@@ -222,7 +222,7 @@ func TestGuard_WritesFail_OutageLasts(t *testing.T) {
 			client, changes := rratelimiter.New(f.Conn), new(recorder)
 			g := withMode(limit.Open, deadline, changes.changed)
 			l := limit.New(client, "name", limit.FixedWindow{Permits: 9, Interval: time.Hour})
-			q := Request{Limiter: l, Permits: 1}
+			q := Ask{Limiter: l, Permits: 1}
 			var last atomic.Value // the SHA of the script that was called last
 			var refused atomic.Value
 			refused.Store("")
@@ -240,11 +240,11 @@ func TestGuard_WritesFail_OutageLasts(t *testing.T) {
 				}
 				return false
 			})
-			require.Equal(t, limit.Acquired, g.Ask(t.Context(), q).Result)
+			require.Equal(t, limit.Acquired, g.Decide(t.Context(), q).Result)
 			refused.Store(last.Load())
 			time.Sleep(time.Second)
 			for range 100 {
-				require.Equal(t, limit.FailedOpen, g.Ask(t.Context(), q).Result)
+				require.Equal(t, limit.FailedOpen, g.Decide(t.Context(), q).Result)
 				_, err := l.Peek(t.Context())
 				require.NoError(t, err)
 				time.Sleep(deadline)
@@ -253,7 +253,7 @@ func TestGuard_WritesFail_OutageLasts(t *testing.T) {
 			refused.Store("")
 			time.Sleep(2 * maxProbePause)
 			assert.Equal(t, "in-memory false, in-memory true", changes.nodes())
-			assert.Equal(t, limit.Acquired, g.Ask(t.Context(), q).Result)
+			assert.Equal(t, limit.Acquired, g.Decide(t.Context(), q).Result)
 			d, err := l.Peek(t.Context())
 			require.NoError(t, err)
 			assert.EqualValues(t, 7, d[0].Remaining, "probes take none")
@@ -287,7 +287,7 @@ func TestGuard_StartWithoutRedis_ReportsOneNode(t *testing.T) {
 	changes := new(recorder)
 	limiter := limit.New(rratelimiter.New(unready), "a", limit.FixedWindow{Permits: 5, Interval: time.Hour})
 	g := withMode(limit.Open, deadline, changes.changed)
-	require.Equal(t, limit.FailedOpen, g.Ask(t.Context(), Request{Limiter: limiter, Permits: 1}).Result)
+	require.Equal(t, limit.FailedOpen, g.Decide(t.Context(), Ask{Limiter: limiter, Permits: 1}).Result)
 	unready.reached.Store(true)
 	require.NoError(t, memory.StartAddr(address))
 	assert.Eventually(t, func() bool { return changes.nodes() == " false,  true" }, 10*time.Second, deadline)

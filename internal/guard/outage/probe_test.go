@@ -26,7 +26,7 @@ func TestGuard_ManyRequestsFail_OneProbeStarts(t *testing.T) {
 		g := withMode(limit.Open, deadline, nil)
 		var callers sync.WaitGroup
 		for range 10 {
-			callers.Go(func() { assert.Equal(t, limit.FailedOpen, g.Ask(t.Context(), Request{Limiter: r, Permits: 1}).Result) })
+			callers.Go(func() { assert.Equal(t, limit.FailedOpen, g.Decide(t.Context(), Ask{Limiter: r, Permits: 1}).Result) })
 		}
 		callers.Wait()
 		time.Sleep(deadline / 2)
@@ -45,24 +45,24 @@ func TestGuard_ProberIsStuck_RequestAsksInItsPlace(t *testing.T) {
 				<-release
 			}
 		})
-		q := Request{Limiter: r, Permits: 1}
+		q := Ask{Limiter: r, Permits: 1}
 		r.hangs.Store(true)
 		ctx, leave := context.WithTimeout(t.Context(), deadline/2)
 		defer leave()
-		assert.Equal(t, limit.Canceled, g.Ask(ctx, q).Result)
+		assert.Equal(t, limit.Canceled, g.Decide(ctx, q).Result)
 		time.Sleep(2 * deadline)
 		for range 3 {
-			assert.Equal(t, limit.FailedClosed, g.Ask(t.Context(), q).Result)
+			assert.Equal(t, limit.FailedClosed, g.Decide(t.Context(), q).Result)
 			assert.EqualValues(t, 1, r.asked.Load())
 		}
 		time.Sleep(11 * deadline)
 		for range 3 {
-			assert.Equal(t, limit.FailedClosed, g.Ask(t.Context(), q).Result)
+			assert.Equal(t, limit.FailedClosed, g.Decide(t.Context(), q).Result)
 			assert.EqualValues(t, 2, r.asked.Load())
 		}
 		r.hangs.Store(false)
 		time.Sleep(11 * deadline)
-		assert.Equal(t, limit.Acquired, g.Ask(t.Context(), q).Result)
+		assert.Equal(t, limit.Acquired, g.Decide(t.Context(), q).Result)
 		close(release)
 		synctest.Wait()
 		assert.Equal(t, []string{"false context deadline exceeded", "true <nil>"}, reports.changes)
@@ -76,8 +76,8 @@ func TestGuard_RareRequests_AskThemselves(t *testing.T) {
 		r, reports := newRedis(), new(recorder)
 		r.down.Store(true)
 		g := withMode(limit.Closed, deadline, reports.changed)
-		q := Request{Limiter: r, Permits: 1}
-		g.Ask(t.Context(), q)
+		q := Ask{Limiter: r, Permits: 1}
+		g.Decide(t.Context(), q)
 		time.Sleep(time.Second)
 		assert.EqualValues(t, 4, r.looks.Load(), "at 0, 100, 300 and 700 ms")
 		time.Sleep(probeIdle)
@@ -85,13 +85,13 @@ func TestGuard_RareRequests_AskThemselves(t *testing.T) {
 		assert.InDelta(t, probeIdle/maxProbePause+4, looks, 2)
 		time.Sleep(time.Hour)
 		assert.Equal(t, looks, r.looks.Load())
-		assert.Equal(t, limit.FailedClosed, g.Ask(t.Context(), q).Result)
+		assert.Equal(t, limit.FailedClosed, g.Decide(t.Context(), q).Result)
 		assert.EqualValues(t, 2, r.asked.Load())
 		time.Sleep(deadline)
 		assert.Greater(t, r.looks.Load(), looks, "it is looked after again")
 		time.Sleep(time.Hour)
 		r.down.Store(false)
-		assert.Equal(t, limit.Acquired, g.Ask(t.Context(), q).Result)
+		assert.Equal(t, limit.Acquired, g.Decide(t.Context(), q).Result)
 		assert.Equal(t, []string{"false connection refused", "true <nil>"}, reports.changes)
 	})
 }
@@ -102,14 +102,14 @@ func TestGuard_BurstAfterSilence_OneAsks(t *testing.T) {
 		r := newRedis()
 		r.hangs.Store(true)
 		g := withMode(limit.Closed, deadline, nil)
-		q := Request{Limiter: r, Permits: 1}
-		g.Ask(t.Context(), q)
+		q := Ask{Limiter: r, Permits: 1}
+		g.Decide(t.Context(), q)
 		time.Sleep(2 * probeIdle)
 		begin, waited := time.Now(), atomic.Int64{}
 		var all sync.WaitGroup
 		for range 300 {
 			all.Go(func() {
-				assert.Equal(t, limit.FailedClosed, g.Ask(t.Context(), q).Result)
+				assert.Equal(t, limit.FailedClosed, g.Decide(t.Context(), q).Result)
 				if time.Since(begin) > 0 {
 					waited.Add(1)
 				}
@@ -136,7 +136,7 @@ func TestGuard_ProbePanics_NextProbeAsks(t *testing.T) {
 			}
 			return rratelimiter.Decision{}, nil
 		})
-		g.Ask(t.Context(), Request{Limiter: l, Permits: 1})
+		g.Decide(t.Context(), Ask{Limiter: l, Permits: 1})
 		synctest.Wait()
 		assert.True(t, g.breakerOf(l).isDown())
 		time.Sleep(2 * deadline)

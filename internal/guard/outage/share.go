@@ -4,7 +4,6 @@ package outage
 // of a limiter.
 
 import (
-	"container/list"
 	"maps"
 	"math"
 	"slices"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/hold"
+	"github.com/rratelimiter/rratelimiter/internal/inside"
 	"github.com/rratelimiter/rratelimiter/internal/policy"
 	"github.com/rratelimiter/rratelimiter/internal/receipt"
 	"github.com/rratelimiter/rratelimiter/limit"
@@ -34,45 +34,14 @@ type buckets struct {
 }
 
 type bucket struct {
-	full int64        // the time at which it is full
-	held *heldPermits // of a policy whose permits are held. It is full at the end of all.
+	full int64    // the time at which it is full
+	held []*grant // of a policy whose permits are held. It is full at the end of all.
 }
 
-// heldPermits is the permits of a share that requests hold. The list has the grants, the earliest end first.
-type heldPermits struct {
-	list.List
-	permits int64
-}
-
+// grant is permits that a request holds until a time, none once it has returned them.
 type grant struct{ end, permits int64 }
 
-// add adds a grant behind those that do not end later: leases may change.
-func (h *heldPermits) add(g *grant) *list.Element {
-	h.permits += g.permits
-	before := h.Back()
-	for before != nil && before.Value.(*grant).end > g.end {
-		before = before.Prev()
-	}
-	if before == nil {
-		return h.PushFront(g)
-	}
-	return h.InsertAfter(g, before)
-}
-
-// drop removes the grants that have ended.
-func (h *heldPermits) drop(now int64) {
-	for e := h.Front(); e != nil && e.Value.(*grant).end <= now; e = h.Front() {
-		h.free(e)
-	}
-}
-
-// free returns the permits of a grant, if it still has them.
-func (h *heldPermits) free(e *list.Element) {
-	g := e.Value.(*grant)
-	h.permits -= g.permits
-	g.permits = 0
-	h.Remove(e) // it has no effect on one that was removed
-}
+func (g *grant) isOver(now int64) bool { return g.permits == 0 || g.end <= now }
 
 // bucketKey identifies the share of a limiter's policy.
 type bucketKey struct {
@@ -81,16 +50,15 @@ type bucketKey struct {
 }
 
 // take takes permits of a share, free or not. It returns the grant of permits that are held.
-func (b *bucket) take(s shape, now, permits int64) *list.Element {
+func (b *bucket) take(s shape, now, permits int64) *grant {
 	if s.lease == 0 {
 		b.full = s.fullAfter(b.full, now, permits)
 		return nil
 	}
-	if b.held == nil {
-		b.held = new(heldPermits)
-	}
-	b.full = max(b.full, now+s.lease)
-	return b.held.add(&grant{now + s.lease, permits})
+	g := &grant{now + s.lease, permits}
+	b.full = max(b.full, g.end)
+	b.held = append(slices.DeleteFunc(b.held, func(g *grant) bool { return g.isOver(now) }), g)
+	return g
 }
 
 // refund returns permits of a request that took them at a time, less those that the bucket may have got for them since,
@@ -109,8 +77,8 @@ const sweepEvery = time.Second
 //   - The policies or the name of a limiter are unknown.
 //   - The request costs more than a share ever holds.
 //   - There is no room for another bucket.
-func (b *buckets) decide(q Request, share float64) (Answer, bool) {
-	keys, shapes := sharesOf(q, share)
+func (b *buckets) decide(q Ask, share float64) (Answer, bool) {
+	keys, shapes := sharesOf(q.Limiter, share)
 	if keys == nil {
 		return Answer{}, false
 	}
@@ -133,18 +101,17 @@ func (b *buckets) decide(q Request, share float64) (Answer, bool) {
 	a.Result, a.Local, a.Decision = limit.Rejected, true, combineDecisions(each)
 	if a.Decision.Allowed {
 		a.Result = limit.Acquired
-		var holds []func()
+		var held []*grant
 		b.updateLocked(keys, now, func(i int, one *bucket) {
-			if e := one.take(shapes[i], now, q.Permits); e != nil {
-				held := one.held
-				holds = append(holds, func() { held.free(e) })
+			if g := one.take(shapes[i], now, q.Permits); g != nil {
+				held = append(held, g)
 			}
 			each[i] = shapes[i].decide(*one, now, 0)
 		})
 		a.Decision = combineDecisions(each)
 		a.Receipt = receipt.Receipt{Permits: q.Permits, Local: func(more int64) { b.adjust(keys, shapes, now, more) }}
-		if holds != nil {
-			a.Receipt.Hold = hold.Local(func() { b.giveBack(holds) })
+		if held != nil {
+			a.Receipt.Hold = hold.Local(func() { b.giveBack(held) })
 		}
 	}
 	if len(each) > 1 {
@@ -174,11 +141,11 @@ func (b *buckets) adjust(keys []bucketKey, shapes []shape, taken, more int64) {
 }
 
 // giveBack returns the permits that a request holds.
-func (b *buckets) giveBack(holds []func()) {
+func (b *buckets) giveBack(held []*grant) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, free := range holds {
-		free()
+	for _, g := range held {
+		g.permits = 0
 	}
 }
 
@@ -237,74 +204,43 @@ func (b *buckets) sweepLocked(now int64) {
 	}
 }
 
-// sharesOf returns the bucket of each policy of a request, and its shape. It returns nil if a policy
-// or the name of its limiter is unknown.
-func sharesOf(q Request, share float64) ([]bucketKey, []shape) {
-	q.Policies = q.policies()
-	names := memberNames(q)
-	if names == nil {
-		return nil, nil
-	}
-	keys, shapes := make([]bucketKey, len(names)), make([]shape, len(names))
-	for i, p := range q.Policies {
-		d, ok := policy.Of(p)
-		if !ok {
+// sharesOf returns the bucket of each policy of a limiter, and its shape. It returns nil if a policy or the name of its
+// limiter is unknown.
+func sharesOf(l Limiter, share float64) (keys []bucketKey, shapes []shape) {
+	for _, m := range membersOf(l) {
+		d, ok := policy.Of(policyOf(m))
+		if !ok || m.Name == "" {
 			return nil, nil
 		}
-		keys[i], shapes[i] = bucketKey{names[i], d.Key}, shapeOf(d, share)
+		keys, shapes = append(keys, bucketKey{m.Name, d.Key}), append(shapes, shapeOf(d, share))
 	}
 	return keys, shapes
 }
 
-// policies returns those of the limiter of a request, nil for one that is unknown.
-func (q *Request) policies() []limit.Policy {
-	if len(q.Policies) > 0 {
-		return q.Policies
-	}
-	return PoliciesOf(q.Limiter)
-}
-
-// PoliciesOf returns the policies that a limiter was opened with, nil for one that is unknown: those of
-// its method Policies, and the initial rate of each *rratelimiter.Limiter.
-func PoliciesOf(l Limiter) (all []limit.Policy) {
-	if l, ok := l.(interface{ Policies() []limit.Policy }); ok {
-		all = slices.Clone(l.Policies())
-	}
+// membersOf returns the limiter of each policy of a limiter, none for an invalid one.
+func membersOf(l Limiter) []inside.Member {
 	h, err := handleOf(l)
 	if err != nil {
-		return all
+		return nil
 	}
-	for i, m := range h.Members() {
-		if i == len(all) {
-			all = append(all, nil)
-		}
-		if m.Permits > 0 {
-			all[i] = limit.SlidingLog{Permits: m.Permits, Interval: m.Interval}
-		}
-	}
-	return all
+	return h.Members()
 }
 
-// memberNames returns the name of the limiter of each policy of a request, or nil if one is unknown.
-// The limiters of a join have names of their own. A limiter with several policies has one name.
-func memberNames(q Request) []string {
-	h, err := handleOf(q.Limiter)
-	if err != nil {
-		return nil
+// policyOf returns the policy of a member, with the initial rate of one of Redisson's layout; nil if it is unknown.
+func policyOf(m inside.Member) limit.Policy {
+	if m.Permits > 0 {
+		return limit.SlidingLog{Permits: m.Permits, Interval: m.Interval}
 	}
-	var names []string
-	for _, m := range h.Members() {
-		names = append(names, m.Name)
+	p, _ := m.Policy.(limit.Policy)
+	return p
+}
+
+// PoliciesOf returns the policies that a limiter was opened with, nil for one that is unknown.
+func PoliciesOf(l Limiter) (all []limit.Policy) {
+	for _, m := range membersOf(l) {
+		all = append(all, policyOf(m))
 	}
-	switch {
-	case len(q.Policies) == 0 || len(names) == 0 || slices.Contains(names, ""):
-		return nil
-	case len(names) == len(q.Policies):
-		return names
-	case len(slices.Compact(names)) > 1: // a policy of a join is missing
-		return nil
-	}
-	return slices.Repeat(names[:1], len(q.Policies))
+	return all
 }
 
 // shape is a share of a policy as a token bucket. The bucket starts full and gets one permit in
@@ -391,18 +327,18 @@ func (s shape) decide(one bucket, now, permits int64) rratelimiter.Decision {
 }
 
 // decideHeld returns the decision of a share that requests hold. RetryAfter is a guess.
-func (s shape) decideHeld(h *heldPermits, now, permits int64) rratelimiter.Decision {
+func (s shape) decideHeld(held []*grant, now, permits int64) rratelimiter.Decision {
 	d := rratelimiter.Decision{Limit: s.limit, Remaining: s.limit}
-	if h != nil {
-		h.drop(now)
-		d.Remaining = max(0, s.limit-h.permits)
+	first := now + int64(time.Second)
+	for _, g := range held {
+		if !g.isOver(now) {
+			d.Remaining = max(0, d.Remaining-g.permits)
+			d.ResetAfter = max(d.ResetAfter, time.Duration(g.end-now))
+			first = min(first, g.end)
+		}
 	}
 	if d.Allowed = permits <= d.Remaining; !d.Allowed {
-		d.RetryAfter = time.Second
-	}
-	if h != nil && h.Len() > 0 {
-		d.ResetAfter = time.Duration(h.Back().Value.(*grant).end - now)
-		d.RetryAfter = min(d.RetryAfter, time.Duration(h.Front().Value.(*grant).end-now))
+		d.RetryAfter = time.Duration(first - now)
 	}
 	return d
 }
@@ -436,7 +372,7 @@ func NextPermit(d policy.Description, share float64, of rratelimiter.Decision) (
 
 // HasShare reports whether the policies of a limiter are known.
 func HasShare(l Limiter) bool {
-	keys, _ := sharesOf(Request{Limiter: l}, 1)
+	keys, _ := sharesOf(l, 1)
 	return keys != nil
 }
 

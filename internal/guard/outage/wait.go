@@ -20,9 +20,9 @@ const Forever = inside.Forever
 // in a pause, asks Redis again.
 const localPoll = time.Second
 
-// askAndWait decides a request that may wait. If Redis denies it, it waits in the queue of its limiter. In a pause, or
+// decideAndWait decides a request that may wait. If Redis denies it, it waits in the queue of its limiter. In a pause, or
 // if a local share denies it, it asks again at the time of the next try.
-func (g *Guard) askAndWait(ctx context.Context, q Request) Answer {
+func (g *Guard) decideAndWait(ctx context.Context, q Ask) Answer {
 	begin, counted := time.Now(), false
 	a := g.try(ctx, q)
 	for {
@@ -71,8 +71,8 @@ func (g *Guard) askAndWait(ctx context.Context, q Request) Answer {
 
 // earliestGrant returns the time before which a denied request is not granted. It leaves out permits that are
 // held, whose RetryAfter is a guess.
-func (a Answer) earliestGrant(q Request) (after time.Duration) {
-	policies := q.policies()
+func (a Answer) earliestGrant(q Ask) (after time.Duration) {
+	policies := PoliciesOf(q.Limiter)
 	if !slices.ContainsFunc(policies, isHeld) {
 		return a.Decision.RetryAfter
 	}
@@ -111,7 +111,7 @@ func pausedFor(left time.Duration) (a Answer) {
 
 // waitInQueue waits in the queue of a limiter after its denial, for at most a time, or Forever. If Redis is
 // down meanwhile, the wait ends.
-func (g *Guard) waitInQueue(ctx context.Context, q Request, denied Answer, most time.Duration) Answer {
+func (g *Guard) waitInQueue(ctx context.Context, q Ask, denied Answer, most time.Duration) Answer {
 	up, stop := g.whileUp(ctx, q.Limiter)
 	defer stop()
 	a, err := callWait(up, q, most)
@@ -127,7 +127,7 @@ func (g *Guard) waitInQueue(ctx context.Context, q Request, denied Answer, most 
 		return g.afterError(ctx, b, q, denied, err)
 	}
 	if !a.Decision.Allowed {
-		if a.Decision.Limit > 0 && !slices.ContainsFunc(q.policies(), isHeld) { // else its RetryAfter is for the queue
+		if a.Decision.Limit > 0 && !slices.ContainsFunc(PoliciesOf(q.Limiter), isHeld) { // else its RetryAfter is for the queue
 			denied.Decision, denied.Each = a.Decision, a.Each
 		}
 		return denied
@@ -137,7 +137,7 @@ func (g *Guard) waitInQueue(ctx context.Context, q Request, denied Answer, most 
 
 // callWait waits in the queue of a limiter for at most a time, or Forever. The answer to an error is Canceled
 // if no permits are free before the deadline of ctx, which is no failure to make a connection in time.
-func callWait(ctx context.Context, q Request, most time.Duration) (a Answer, err error) {
+func callWait(ctx context.Context, q Ask, most time.Duration) (a Answer, err error) {
 	h, err := handleOf(q.Limiter)
 	if err != nil {
 		return a, err

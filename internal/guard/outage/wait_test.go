@@ -52,7 +52,7 @@ func TestGuard_DeadlineExceeded_DependsOnWhatIsLate(t *testing.T) {
 				if c.down {
 					l.OnProbe = func(context.Context) error { return c.err }
 				}
-				assert.Equal(t, c.want, g.Ask(ctx, Request{Limiter: l, Permits: 1, Wait: c.wait}).Result)
+				assert.Equal(t, c.want, g.Decide(ctx, Ask{Limiter: l, Permits: 1, Wait: c.wait}).Result)
 				assert.Equal(t, c.down, g.breakerOf(l).isDown())
 			})
 		})
@@ -71,7 +71,7 @@ func waits(err error) *fake.Limiter {
 
 // The numbers of the decision are unknown.
 func TestGuard_PermitsAfterAWait_AreGranted(t *testing.T) {
-	a := withMode(limit.Closed, deadline, nil).Ask(t.Context(), Request{Limiter: waits(nil), Permits: 1, Wait: Forever})
+	a := withMode(limit.Closed, deadline, nil).Decide(t.Context(), Ask{Limiter: waits(nil), Permits: 1, Wait: Forever})
 	want := Answered(limit.Acquired, nil)
 	want.Decision.Allowed, want.Receipt.Permits = true, 1
 	assert.Equal(t, want, a)
@@ -109,7 +109,7 @@ func TestGuard_RedisHangsDuringAWait_EndsItWithinThreeDeadlines(t *testing.T) {
 				hung = time.Now()
 				limiter.hung.Store(true)
 			})
-			a := g.Ask(t.Context(), Request{Limiter: limiter, Permits: 1, Wait: Forever, MaxWaiting: 1})
+			a := g.Decide(t.Context(), Ask{Limiter: limiter, Permits: 1, Wait: Forever, MaxWaiting: 1})
 			assert.Equal(t, limit.FailedOpen, a.Result)
 			assert.ErrorIs(t, a.Err, ErrDown)
 			assert.LessOrEqual(t, time.Since(hung), 3*deadline, "it hangs after %v", after)
@@ -125,8 +125,8 @@ func TestGuard_RedisHangsSoonAfterAnOutage_EndsAWaitWithinThreeDeadlines(t *test
 		limiter := newHangs()
 		limiter.hung.Store(true)
 		g := withMode(limit.Open, deadline, nil)
-		q := Request{Limiter: limiter, Permits: 1, Wait: Forever, MaxWaiting: 1}
-		require.ErrorIs(t, g.Ask(t.Context(), q).Err, ErrDown)
+		q := Ask{Limiter: limiter, Permits: 1, Wait: Forever, MaxWaiting: 1}
+		require.ErrorIs(t, g.Decide(t.Context(), q).Err, ErrDown)
 		time.Sleep(10 * maxProbePause)
 		limiter.hung.Store(false)
 		for g.breakerOf(limiter).isDown() {
@@ -137,7 +137,7 @@ func TestGuard_RedisHangsSoonAfterAnOutage_EndsAWaitWithinThreeDeadlines(t *test
 			hung = time.Now()
 			limiter.hung.Store(true)
 		})
-		require.ErrorIs(t, g.Ask(t.Context(), q).Err, ErrDown)
+		require.ErrorIs(t, g.Decide(t.Context(), q).Err, ErrDown)
 		assert.LessOrEqual(t, time.Since(hung), 3*deadline)
 		time.Sleep(2 * probeIdle)
 	})
@@ -164,8 +164,8 @@ func TestGuard_WaitAfterATry_HasTheRestOfTheTime(t *testing.T) {
 				return true, nil
 			}
 			g := withMode(1, deadline, nil)
-			g.local.decide(Request{Limiter: l, Permits: 1}, 1) // the share is used
-			a := g.Ask(t.Context(), Request{Limiter: l, Permits: 1, Wait: 2 * time.Hour})
+			g.local.decide(Ask{Limiter: l, Permits: 1}, 1) // the share is used
+			a := g.Decide(t.Context(), Ask{Limiter: l, Permits: 1, Wait: 2 * time.Hour})
 			assert.Equal(t, limit.Acquired, a.Result)
 			assert.False(t, a.Local)
 			assert.Equal(t, 2*time.Hour, end.Sub(begin))
@@ -183,7 +183,7 @@ func TestGuard_CallersLeaveBeforeTheDeadline_FindTheOutage(t *testing.T) {
 			var a Answer
 			for range 20 {
 				ctx, cancel := context.WithTimeout(t.Context(), deadline/2)
-				a = g.Ask(ctx, Request{Limiter: limiter, Permits: 1, Wait: wait})
+				a = g.Decide(ctx, Ask{Limiter: limiter, Permits: 1, Wait: wait})
 				cancel()
 			}
 			assert.Equal(t, limit.FailedOpen, a.Result, wait)

@@ -10,23 +10,17 @@ import (
 	"time"
 )
 
-// waiters are the requests that wait in queues of limiters, by the breaker of their node. While there are any, a
-// timer checks their nodes.
+// waiters guards the requests that wait, which the breakers of their nodes have. While there are any, a timer checks
+// these nodes.
 type waiters struct {
 	mu      sync.Mutex
-	byNode  map[*breaker]*nodeWaiters
+	count   int
 	checked bool // the timer runs
-}
-
-// nodeWaiters are those of a node, as it was by a version of the slots.
-type nodeWaiters struct {
-	all   map[*waiter]bool
-	slots uint64
 }
 
 type waiter struct {
 	target
-	on    *breaker // the list's lock guards it
+	on    *breaker // the lock of the waiters guards it
 	since time.Time
 	end   context.CancelCauseFunc
 }
@@ -45,39 +39,31 @@ func (g *Guard) whileUp(ctx context.Context, l Limiter) (up context.Context, sto
 		time.AfterFunc(g.Deadline()/3, g.checkWaiters)
 	}
 	return up, func() {
-		list.remove(w)
+		list.mu.Lock()
+		list.removeLocked(w)
+		list.mu.Unlock()
 		end(nil)
 	}
 }
 
 // addLocked adds a waiter to those of a node. The lock is held.
 func (l *waiters) addLocked(w *waiter, on *breaker) {
-	if l.byNode == nil {
-		l.byNode = make(map[*breaker]*nodeWaiters)
+	if on.waits == nil {
+		on.waits, on.slots = make(map[*waiter]bool), on.node.slots()
 	}
-	of := l.byNode[on]
-	if of == nil {
-		of = &nodeWaiters{make(map[*waiter]bool), on.node.slots()}
-		l.byNode[on] = of
-	}
-	of.all[w], w.on = true, on
-}
-
-func (l *waiters) remove(w *waiter) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.removeLocked(w)
+	on.waits[w], w.on = true, on
+	l.count++
 }
 
 // removeLocked removes a waiter, and reports whether it was there. The lock is held.
 func (l *waiters) removeLocked(w *waiter) bool {
-	of := l.byNode[w.on]
-	if of == nil || !of.all[w] {
+	if !w.on.waits[w] {
 		return false
 	}
-	if delete(of.all, w); len(of.all) == 0 {
-		delete(l.byNode, w.on)
+	if delete(w.on.waits, w); len(w.on.waits) == 0 {
+		w.on.waits = nil
 	}
+	l.count--
 	return true
 }
 
@@ -85,12 +71,10 @@ func (l *waiters) removeLocked(w *waiter) bool {
 func (l *waiters) end(on *breaker, before time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if of := l.byNode[on]; of != nil {
-		for w := range of.all {
-			if w.since.Before(before) {
-				l.removeLocked(w)
-				w.end(ErrDown)
-			}
+	for w := range on.waits {
+		if w.since.Before(before) {
+			l.removeLocked(w)
+			w.end(ErrDown)
 		}
 	}
 }
@@ -99,15 +83,16 @@ func (l *waiters) end(on *breaker, before time.Time) {
 func (g *Guard) checkWaiters() {
 	list, pause := &g.waiters, g.Deadline()/3
 	list.mu.Lock()
-	nodes := slices.Collect(maps.Keys(list.byNode))
-	list.checked = len(nodes) > 0
+	again := list.count > 0
+	list.checked = again
 	list.mu.Unlock()
-	for _, b := range nodes {
-		g.checkWaitersOf(b, pause)
+	if !again {
+		return
 	}
-	if len(nodes) > 0 {
-		time.AfterFunc(pause, g.checkWaiters)
+	for _, b := range g.breakers.Range {
+		g.checkWaitersOf(b.(*breaker), pause) //nolint:errcheck,forcetypeassert // nothing else is there
 	}
+	time.AfterFunc(pause, g.checkWaiters)
 }
 
 // checkWaitersOf ends the waits for a node that is down, and has been since they began: a probe may be about to end
@@ -127,8 +112,8 @@ func (g *Guard) moveWaiters(b *breaker) {
 	list, slots := &g.waiters, b.node.slots()
 	var all []*waiter
 	list.mu.Lock()
-	if of := list.byNode[b]; of != nil && of.slots != slots {
-		all, of.slots = slices.Collect(maps.Keys(of.all)), slots
+	if b.waits != nil && b.slots != slots {
+		all, b.slots = slices.Collect(maps.Keys(b.waits)), slots
 	}
 	list.mu.Unlock()
 	for _, w := range all {
@@ -148,10 +133,8 @@ func (g *Guard) moveWaiters(b *breaker) {
 func (l *waiters) anyOf(b *breaker) *waiter {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if of := l.byNode[b]; of != nil {
-		for w := range of.all {
-			return w
-		}
+	for w := range b.waits {
+		return w
 	}
 	return nil
 }

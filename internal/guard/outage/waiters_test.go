@@ -43,7 +43,7 @@ func TestWaiters_Many_CostNoMoreThanOne(t *testing.T) {
 		ended := make([]time.Time, many)
 		for i := range many {
 			all.Go(func() {
-				a := g.Ask(t.Context(), Request{Limiter: l, Permits: 1, Wait: Forever, MaxWaiting: many})
+				a := g.Decide(t.Context(), Ask{Limiter: l, Permits: 1, Wait: Forever, MaxWaiting: many})
 				assert.ErrorIs(t, a.Err, ErrDown)
 				ended[i] = time.Now()
 			})
@@ -59,7 +59,7 @@ func TestWaiters_Many_CostNoMoreThanOne(t *testing.T) {
 		for _, at := range ended {
 			assert.Equal(t, down, at)
 		}
-		assert.Empty(t, g.waiters.byNode)
+		assert.Zero(t, g.waiters.count)
 		time.Sleep(2 * probeIdle)
 	})
 }
@@ -73,13 +73,13 @@ func TestWaiters_SlotMoves_NewNodeCounts(t *testing.T) {
 		for _, node := range []string{toA, toB} { // none is left on either
 			c.Redirect(redistest.NodeA, map[bool]string{true: toB}[node == toB])
 			c.Redirect(redistest.NodeB, map[bool]string{true: toA}[node == toA])
-			require.Equal(c, limit.Acquired, g.Ask(c.Context(), Request{Limiter: l, Permits: 1}).Result)
+			require.Equal(c, limit.Acquired, g.Decide(c.Context(), Ask{Limiter: l, Permits: 1}).Result)
 			time.Sleep(2 * time.Second) // the slots are known
 		}
 		var ended atomic.Int64
 		begin := time.Now()
 		go func() {
-			a := g.Ask(c.Context(), Request{Limiter: l, Permits: 1, Wait: 2 * time.Hour, MaxWaiting: 1})
+			a := g.Decide(c.Context(), Ask{Limiter: l, Permits: 1, Wait: 2 * time.Hour, MaxWaiting: 1})
 			assert.ErrorContains(c, a.Err, "Redis at a:1 is down")
 			ended.Store(int64(time.Since(begin)))
 		}()
