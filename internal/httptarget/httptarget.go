@@ -15,9 +15,6 @@ import (
 	"unicode/utf8"
 )
 
-// Method returns a method in capitals, since some servers ignore its case.
-func Method(method string) string { return strings.ToUpper(method) }
-
 // HasMethod reports whether a request's method matches the wanted one. GET includes HEAD, as in
 // net/http.
 func HasMethod(wanted, method string) bool {

@@ -70,9 +70,9 @@ func requestOf(file *ruleset.File, c call) *ruleset.Request {
 	}
 	r := &ruleset.Request{
 		Method: method, Length: -1,
-		Headers:   sync.OnceValue(func() http.Header { return headersOf(c.In) }),
-		Client:    sync.OnceValues(func() (netip.Addr, error) { return address.Client(c.In) }), // many rules may need it
-		ClientKey: sync.OnceValues(func() (string, error) { return address.Key(c.In, c.Call) }),
+		Headers: sync.OnceValue(func() http.Header { return headersOf(c.In) }),
+		Client:  sync.OnceValues(func() (netip.Addr, error) { return address.Client(c.In) }), // many rules may need it
+		Address: file.Address(),
 	}
 	if message, ok := c.Call.Message.(proto.Message); ok {
 		r.Length = int64(proto.Size(message))

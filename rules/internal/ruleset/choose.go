@@ -101,11 +101,11 @@ func (c *chooser[R]) Choose(r R) (R, []gate.Visit[R]) {
 		rules = append(rules, one.rules...)
 	}
 	if log := slog.Default(); log.Enabled(context.Background(), slog.LevelDebug) {
-		var path httptarget.Path // of a call of gRPC, the method has it
-		if request.Path != nil {
-			path, _ = request.Path(true) // an error is that of the decision
+		path := "" // of a call of gRPC, the method has it
+		if request.path != nil {
+			path = request.path.Text
 		}
-		log.Debug("rules: request", "method", request.Method, "hosts", request.Hosts, "path", path.Text, "rules", rules)
+		log.Debug("rules: request", "method", request.Method, "hosts", request.Hosts, "path", path, "rules", rules)
 	}
 	if len(calls) > 0 {
 		r = r.WithContext(context.WithValue(r.Context(), matchedKey{}, rules))
@@ -171,7 +171,7 @@ type limiters struct {
 	description *gate.Description
 	ofAll       *limit.Limiter // of the policies, without a key
 	ofKey       *limit.Keyed   // of the policies
-	shared      gate.Joint     // of Redisson's layout
+	ofRedisson  gate.Joint     // of Redisson's layout
 }
 
 // open opens the limiters of a rule.
@@ -184,13 +184,13 @@ func open(client *rratelimiter.Client, r *rule, l *limits, s *gate.Settings) *li
 	default:
 		o.ofKey = limit.NewKeyed(client, r.prefix, l.policies...)
 	}
-	for _, shared := range l.redisson {
+	for _, r := range l.redisson {
 		var opts []rratelimiter.LimiterOption
-		if shared.rate != nil { // it may expire, or be lost
-			opts = append(opts, rratelimiter.InitialRate(*shared.rate))
+		if r.rate != nil { // it may expire, or be lost
+			opts = append(opts, rratelimiter.InitialRate(*r.rate))
 		}
-		o.shared = append(o.shared, gate.Member{Limiter: client.Limiter(shared.name, opts...),
-			Policies: []limit.Policy{shared.named}, Shared: true})
+		o.ofRedisson = append(o.ofRedisson, gate.Member{Limiter: client.Limiter(r.name, opts...),
+			Policies: []limit.Policy{r.named}, Once: true})
 	}
 	return o
 }
@@ -203,11 +203,11 @@ func (o *limiters) members(key string) gate.Joint {
 	m := gate.Member{Limiter: o.ofAll, Policies: o.policies}
 	switch {
 	case len(o.policies) == 0:
-		return o.shared
+		return o.ofRedisson
 	case o.ofKey != nil:
 		m.Limiter = o.ofKey.Limiter(cmp.Or(identity.Key(key), emptyKey))
 	}
-	return append(gate.Joint{m}, o.shared...)
+	return append(gate.Joint{m}, o.ofRedisson...)
 }
 
 // call takes permits of some of a request's limits, all or none.
@@ -228,14 +228,12 @@ type call struct {
 // and keys of each interpretation apply.
 func (v *version) callsOf(r *Request) []call {
 	file := v.file
-	rules, path := &file.http, httptarget.Path{Text: r.Method}
-	if r.Path == nil {
-		rules = &file.grpc
-	} else {
-		var err error
-		if path, err = file.readPath(r); err != nil {
+	rules, path := &file.grpc, &httptarget.Path{Text: r.Method}
+	if r.path != nil {
+		if err := file.unreadable(r); err != nil {
 			return []call{{settings: v.refusal, err: err}}
 		}
+		rules, path = &file.http, r.path
 	}
 	readings := [][]string{segmentsOf(path.Text)}
 	for _, other := range path.Others {
@@ -255,19 +253,17 @@ func (v *version) callsOf(r *Request) []call {
 	return v.joinAdjacent(all)
 }
 
-// readPath returns the interpretations of a path, or why the file cannot read a request.
-func (s *File) readPath(r *Request) (httptarget.Path, error) {
-	if r.invalid != nil && (s.usesPaths || s.usesQueries) {
-		return httptarget.Path{}, r.invalid
-	}
-	path, err := r.Path(s.allowSlashes)
+// unreadable returns why the file cannot read a request, or nil.
+func (s *File) unreadable(r *Request) error {
 	switch {
-	case err != nil && s.usesPaths:
-		return path, err
+	case r.invalid != nil && (s.usesPaths || s.usesQueries):
+		return r.invalid
+	case r.noPath != nil && s.usesPaths:
+		return r.noPath
 	case r.noHost != nil && s.usesHosts:
-		return path, r.noHost
+		return r.noHost
 	}
-	return path, nil
+	return nil
 }
 
 // appendRule adds the calls of a rule: one, if its limiters share a slot. A rule has them once for each key.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/rratelimiter/rratelimiter/httplimit"
 	"github.com/rratelimiter/rratelimiter/internal/guard/identity"
 	"github.com/rratelimiter/rratelimiter/internal/httptarget"
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
@@ -18,19 +19,16 @@ import (
 // HTTP returns a request of HTTP.
 func (s *File) HTTP(r *http.Request) *Request {
 	request := &Request{
-		Length:    r.ContentLength,
-		Query:     r.URL.RawQuery,
-		Headers:   func() http.Header { return r.Header },
-		Trailer:   r.Trailer,
-		Client:    sync.OnceValues(func() (netip.Addr, error) { return s.address.Client(r) }), // many rules may need it
-		ClientKey: sync.OnceValues(func() (string, error) { return s.address.Key(r) }),
-		Path: func(allowSlashes bool) (httptarget.Path, error) {
-			path, err := httptarget.ReadURL(r.URL, allowSlashes)
-			if err != nil {
-				return path, identity.Invalidf("rules: %v", err)
-			}
-			return path, nil
-		},
+		Length:  r.ContentLength,
+		Query:   r.URL.RawQuery,
+		Headers: func() http.Header { return r.Header },
+		Trailer: r.Trailer,
+		Client:  sync.OnceValues(func() (netip.Addr, error) { return s.address.Client(r) }), // many rules may need it
+		Address: s.address,
+	}
+	path, err := httptarget.ReadURL(r.URL, s.allowSlashes)
+	if request.path = &path; err != nil {
+		request.noPath = identity.Invalidf("rules: %v", err)
 	}
 	if strings.Contains(r.URL.RawQuery, "#") || strings.Contains(r.URL.RawPath, "#") {
 		request.invalid = errFragment
@@ -68,15 +66,10 @@ func (s *File) Forwarded(r *http.Request) *Request {
 	case len(o.Hosts) == 0:
 		o.noHost = fmt.Errorf("rules: the proxy sent no header %s with the host", s.forwarded.HostHeader)
 	}
-	o.Path = func(allowSlashes bool) (httptarget.Path, error) {
-		if err != nil {
-			return httptarget.Path{}, err
+	if *o.path, o.noPath = (httptarget.Path{}), err; err == nil {
+		if *o.path, err = httptarget.ReadPath(uri.path, s.allowSlashes); err != nil {
+			o.noPath = identity.Invalidf("rules: the path %q: %v", rulefile.Clip(uri.path), err)
 		}
-		path, err := httptarget.ReadPath(uri.path, allowSlashes)
-		if err != nil {
-			return path, identity.Invalidf("rules: the path %q: %v", rulefile.Clip(uri.path), err)
-		}
-		return path, nil
 	}
 	o.Length = -1 // the proxy sends no body
 	o.Client = sync.OnceValues(func() (netip.Addr, error) {
@@ -84,12 +77,6 @@ func (s *File) Forwarded(r *http.Request) *Request {
 			return netip.Addr{}, fmt.Errorf("rules: the proxy %v is not trusted: add it to address.trusted", peer)
 		}
 		return s.address.Client(r)
-	})
-	o.ClientKey = sync.OnceValues(func() (string, error) {
-		if _, err := o.Client(); err != nil {
-			return "", err
-		}
-		return s.address.Key(r)
 	})
 	return o
 }
@@ -132,29 +119,27 @@ func (s *File) uriOf(r *http.Request) (u uri, err error) {
 
 // Request is a request of HTTP, or a call of gRPC, as rules read it.
 type Request struct {
-	Method    string                     // of HTTP in upper case; of gRPC the full method
-	Hosts     []string                   // without port and final dot, in lower case; several if they differ
-	Headers   func() http.Header         // by the canonical name
-	Trailer   http.Header                // the fields that follow the body
-	Query     string                     // of the URL, as it was sent
-	Client    func() (netip.Addr, error) // the client's address
-	ClientKey func() (string, error)     // the client's address as a key
-	Length    int64                      // of the body, -1 if unknown
+	Method  string                     // of HTTP in upper case; of gRPC the full method
+	Hosts   []string                   // without port and final dot, in lower case; several if they differ
+	Headers func() http.Header         // by the canonical name
+	Trailer http.Header                // the fields that follow the body
+	Query   string                     // of the URL, as it was sent
+	Client  func() (netip.Addr, error) // the client's address
+	Address httplimit.Address          // how many bits of that are a key
+	Length  int64                      // of the body, -1 if unknown
 
-	// Path returns the interpretations of the path, or an error if there are none. It is nil for a
-	// call of gRPC, whose path is its method.
-	Path func(allowSlashes bool) (httptarget.Path, error)
-
-	invalid     error // why servers read the path or the query in several ways
-	noHost      error // why the host is unknown
-	otherMethod bool  // the method was sent in another spelling
-	otherHost   bool  // a host was
+	path        *httptarget.Path // its interpretations; nil for a call of gRPC, whose path is its method
+	noPath      error            // why there are none
+	invalid     error            // why servers read the path or the query in several ways
+	noHost      error            // why the host is unknown
+	otherMethod bool             // the method was sent in another spelling
+	otherHost   bool             // a host was
 	fields      *httptarget.Fields
 	values      map[string]*values
 }
 
 func (r *Request) setMethod(method string) {
-	r.Method = httptarget.Method(method)
+	r.Method = strings.ToUpper(method) // some servers ignore the case
 	r.otherMethod = r.Method != method
 }
 
@@ -168,7 +153,7 @@ func (r *Request) addHost(host string) {
 
 // methodKey returns the method as a key, and whether it was sent in this spelling.
 func (r *Request) methodKey() (key string, exact bool) {
-	if r.Path == nil {
+	if r.path == nil {
 		return r.Method, true
 	}
 	return httptarget.MethodKey(r.Method), !r.otherMethod && r.Method != http.MethodHead

@@ -177,7 +177,10 @@ func keyOfTexts(texts []string) string {
 func (p keyPart) of(r *Request, segments []string, c *condition) (text string, exact bool, err error) {
 	switch p.kind {
 	case "ip":
-		text, err = r.ClientKey()
+		client, err := r.Client()
+		if err == nil {
+			text, err = identity.AddressKey(client, r.Address.IPv4Bits, r.Address.IPv6Bits)
+		}
 		return text, true, err
 	case "header":
 		return r.valuesOf(p.name).key("header " + p.name)

@@ -38,7 +38,7 @@ func (r *Request) valuesOf(name string) *values {
 	}
 	for _, text := range v.sent {
 		exact, clear := true, true
-		if r.Path != nil || !headerName(name).isBinary() {
+		if r.path != nil || !headerName(name).isBinary() {
 			text, exact, clear = plain(name, text)
 		}
 		if v.clear = v.clear && clear; v.texts != nil {
