@@ -160,7 +160,9 @@ func (p *protocol) Answer(b *engine.Batch, message rueidis.RedisMessage) (again 
 	if err != nil {
 		return false, err
 	}
-	p.reportExpired(s.receipts) // the text of an InFlight is no receipt
+	if p.plan.holds != nil {
+		p.reportExpired(s.receipts) // the text of an InFlight is no receipt
+	}
 	b.Rivals = s.shared
 	if s.prefetched > 0 {
 		p.prefetch(b, s)

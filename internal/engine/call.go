@@ -4,12 +4,29 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
 
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
+
+// activities counts the lone calls and the entries, by a hash of their IDs. crowdedBit is set beside that number
+// if the last shared call of a limiter had several callers, or was not its only call. Then callers
+// share calls at once.
+type activities struct {
+	seed   maphash.Seed
+	counts [1 << 14]atomic.Int32
+}
+
+const crowdedBit = 1 << 30
+
+// of returns the counter of an ID. Few others have the same.
+func (a *activities) of(id string) *atomic.Int32 {
+	return &a.counts[maphash.String(a.seed, id)%uint64(len(a.counts))]
+}
 
 // acquire asks Redis for the permits of a batch and sets the answers of its requests. While the slot of
 // its keys moves, it begins again.

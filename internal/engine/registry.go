@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"hash/maphash"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -29,21 +28,6 @@ type entry struct {
 
 	queue      *queue       // of waiters, or nil
 	prefetches *prefetchSet // or nil
-}
-
-// activities counts the lone calls and the entries, by a hash of their IDs. crowdedBit is set beside that number
-// if the last shared call of a limiter had several callers, or was not its only call. Then callers
-// share calls at once.
-type activities struct {
-	seed   maphash.Seed
-	counts [1 << 14]atomic.Int32
-}
-
-const crowdedBit = 1 << 30
-
-// of returns the counter of an ID. Few others have the same.
-func (a *activities) of(id string) *atomic.Int32 {
-	return &a.counts[maphash.String(a.seed, id)%uint64(len(a.counts))]
 }
 
 // lockEntry returns the entry of a limiter, locked. It is to be unlocked with unlockEntry, unless it has a
