@@ -165,31 +165,6 @@ func TestForwardAuth_OtherHeaders_AreIgnored(t *testing.T) {
 			"X-Forwarded-Uri: /x; X-Forwarded-Method: GET", 429})
 }
 
-// TestForwardAuth_HeaderSentTwice_GetsNoMore: a server may read the empty one.
-func TestForwardAuth_HeaderSentTwice_GetsNoMore(t *testing.T) {
-	const twice = "X-Forwarded-Uri: /; X-Tenant: ; X-Tenant: x"
-	forwarded(t, `
-rules:
-  - {name: tenants, match: {headers: {X-Tenant: "*"}}, key: all, limits: 1000/m}
-  - {name: anonymous, key: all, limits: 1/m}`, authCall{twice, 200}, authCall{twice, 429},
-		authCall{"X-Forwarded-Uri: /; X-Tenant: x", 200})
-}
-
-// TestForwardAuth_BanOfAnUnknownAddress_NextRuleDecides.
-func TestForwardAuth_BanOfAnUnknownAddress_NextRuleDecides(t *testing.T) {
-	const login = "X-Forwarded-Method: POST; X-Forwarded-Uri: /login; X-Forwarded-For: "
-	forwarded(t, `
-domain: gw
-address: {trusted: [10.0.0.0/8, 192.0.2.1]}
-defaults: {key: ip, on_failure: open}
-rules:
-  - {name: banned, match: {ranges: [203.0.113.0/24]}, ban: true}
-  - {name: login, match: POST /login, limits: 3/m, on_failure: closed}`,
-		authCall{login + "10.2.3.4", 503}, authCall{login + "203.0.113.7", 403}, authCall{login + "198.51.100.7", 200})
-}
-
-// TestForwardAuth_CookieAndQuery_AreOfTheRequest that the proxy describes, whose response is unknown: nothing
-// is refunded.
 // TestForwardAuth_InFlight_IsHeldForTheLease, unless a later rule denies the request.
 func TestForwardAuth_InFlight_IsHeldForTheLease(t *testing.T) {
 	guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
@@ -212,6 +187,8 @@ rules:
 	})
 }
 
+// TestForwardAuth_CookieAndQuery_AreOfTheRequest that the proxy describes, whose response is unknown: nothing
+// is refunded.
 func TestForwardAuth_CookieAndQuery_AreOfTheRequest(t *testing.T) {
 	forwarded(t, "rules: [{name: a, key: [cookie:sid, query:key], limits: 1/h, refund: 2xx}]",
 		authCall{"X-Forwarded-Uri: /?key=a; Cookie: sid=b", 200}, authCall{"X-Forwarded-Uri: /x?key=a; Cookie: sid=b", 429},

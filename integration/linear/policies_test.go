@@ -8,13 +8,10 @@ import (
 	"time"
 
 	"github.com/anishathalye/porcupine"
-	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 	"github.com/rratelimiter/rratelimiter/internal/policymodel"
-	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -148,13 +145,4 @@ func policyCall(l *limit.Limiter) func(context.Context, Input) Output {
 		}
 		return out
 	}
-}
-
-// A Join across slots is rejected before anything is sent.
-func TestJoin_OtherSlots_ReturnsErrCrossSlot(t *testing.T) {
-	client := rratelimiter.New(servers.Connect(t, rueidis.ClientOption{InitAddress: nodes.Addrs()}))
-	window := limit.FixedWindow{Permits: 10, Interval: time.Hour}
-	one, other := limit.New(client, "{a}"+nameOf(0), window), limit.New(client, "{b}"+nameOf(0), window)
-	require.ErrorIs(t, redistest.Err(limit.Join(one, other).TryAcquire(t.Context(), 1)), rratelimiter.ErrCrossSlot)
-	require.EqualValues(t, 9, redistest.Result(t, one.Take, 1).Remaining)
 }

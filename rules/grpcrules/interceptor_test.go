@@ -175,24 +175,6 @@ rules:
 	}
 }
 
-// TestServerInterceptors_MetadataSentTwice_GetsNoMore: a server may read the empty one.
-func TestServerInterceptors_MetadataSentTwice_GetsNoMore(t *testing.T) {
-	for name, limited := range servers {
-		call := limited(parsed(t, `
-rules:
-  - {name: tenants, match: {grpc: '*', headers: {X-Tenant: "*"}}, key: all, limits: 1000/m}
-  - {name: anonymous, match: {grpc: '*'}, key: all, limits: 2/m}`), connected(t))
-		granted := 0
-		for range 9 {
-			md := metadata.Pairs("x-tenant", "", "x-tenant", "x")
-			if call(metadata.NewIncomingContext(context.Background(), md), "/a.B/C") == nil {
-				granted++
-			}
-		}
-		assert.Equal(t, 2, granted, name)
-	}
-}
-
 // TestServerInterceptors_Refund_CountsOtherCalls by the status of HTTP that google.rpc.Code maps theirs to.
 func TestServerInterceptors_Refund_CountsOtherCalls(t *testing.T) {
 	set := parsed(t, "rules: [{name: a, match: {grpc: '*'}, key: all, limits: 2/m, refund: [200, 404]}]")

@@ -57,26 +57,6 @@ func TestOutage_MasterBecomesReplicaBehindOneAddress_ClientDialsAgain(t *testing
 	require.True(t, slices.ContainsFunc(old.reports(), readOnly), "%q", old.reports()) // others come of a busy machine
 }
 
-// TestOutage_ServerStaysReplica_OneDialASecond: no storm of connections, and none stays open.
-func TestOutage_ServerStaysReplica_OneDialASecond(t *testing.T) {
-	t.Parallel()
-	master, replica := startPair(t)
-	service := proxy.StartService(t, replica.Addr())
-	connected, err := rratelimiter.Connect(rueidis.ClientOption{InitAddress: []string{service.Addr()}})
-	require.NoError(t, err)
-	t.Cleanup(connected.Close)
-	const lasts = 5 * time.Second
-	before := service.Dials.Load()
-	w := startWeb(t, connected, time.Second/2)
-	time.Sleep(lasts)
-	require.LessOrEqual(t, service.Dials.Load()-before, int64(3+2*(lasts/time.Second)), "a few for each attempt")
-	require.GreaterOrEqual(t, service.Dials.Load()-before, int64(2), "it goes on, also on a busy machine")
-	service.Point(master.Addr())
-	switched := time.Now()
-	w.awaitGrants(t, switched)
-	w.stop()
-}
-
 // startPair starts a master and its replica.
 func startPair(t *testing.T) (master, replica *servers.Server) {
 	soon := []string{"--repl-diskless-sync-delay", "0"}

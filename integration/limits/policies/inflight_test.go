@@ -10,7 +10,6 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/rratelimiter/rratelimiter/integration/tools/clocked"
-	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -46,40 +45,4 @@ func TestInFlight_OneProcess_GrantsAsASemaphore(t *testing.T) {
 		}
 	}
 	assert.Greater(t, denied, 100)
-}
-
-// TestInFlight_ManyPlaces_CallsStayShort: with 100,000 held places a call takes no longer than with a few,
-// but for the logarithm of the sorted set; also when all leases have ended.
-func TestInFlight_ManyPlaces_CallsStayShort(t *testing.T) {
-	const places = 100_000
-	s := clocked.Start(t)
-	l := limit.New(s.Client, "name", limit.InFlight{Permits: 2 * places, Lease: time.Hour})
-	timed := func(calls int, call func()) time.Duration {
-		start := time.Now()
-		for range calls {
-			call()
-		}
-		return time.Since(start) / time.Duration(calls)
-	}
-	round := func() {
-		s.Now = s.Now.Add(time.Millisecond)
-		var taken limit.Taken
-		require.NoError(t, taken.Acquire(t.Context(), 1, l))
-		require.NoError(t, taken.Settle(t.Context(), 1))
-	}
-	few := timed(500, round)
-	for i := range places {
-		if i%20 == 0 {
-			s.Now = s.Now.Add(time.Millisecond)
-		}
-		require.True(t, redistest.Result(t, l.TryAcquire, 1))
-	}
-	many := timed(500, round)
-	s.Now = s.Now.Add(time.Hour - 2500*time.Millisecond) // half of the leases have ended
-	pages := timed(1, func() { require.True(t, redistest.Result(t, l.TryAcquire, 140_000)) })
-	s.Now = s.Now.Add(2 * time.Hour)
-	all := timed(1, func() { require.True(t, redistest.Result(t, l.TryAcquire, 2*places)) })
-	t.Logf("a grant and its return: %v with few places held, %v with 100,000; after 50,000 leases: %v; after all: %v",
-		few, many, pages, all)
-	assert.Less(t, many, 5*few)
 }

@@ -65,7 +65,7 @@ func (t *tester) measure(ctx context.Context) (coverage, time.Duration, error) {
 		return nil, 0, err
 	}
 	began := time.Now() // with everything compiled
-	_, err = t.quickTests(ctx, nil, t.packages...)
+	_, err = t.quickTests(ctx, nil, append([]string{"-run=" + t.without}, t.packages...)...)
 	return parseCoverage(string(content)), time.Since(began), err
 }
 
@@ -85,7 +85,7 @@ func (t *tester) test(ctx context.Context, m mutant) (killers []string, err erro
 	} else if killers, err = t.detect(ctx, m, "-run="+t.without); len(killers) == 0 {
 		killers = []string{notNeeded}
 	} else if err == nil && !slices.Contains(killers, notCompiled) {
-		killers, err = t.detect(ctx, m, "-skip=^TestScripts_|"+t.without)
+		killers, err = t.detect(ctx, m, "-timeout=10m", "-skip=^TestScripts_|"+t.without)
 	}
 	return killers, cmp.Or(err, ctx.Err(), os.WriteFile(file, []byte(m.source), 0o644))
 }
