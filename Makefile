@@ -175,7 +175,7 @@ fuzz:
 #   make mutate PACKAGE='./internal/guard/gate ./httplimit'
 # MUTATE='-for 18m -matrix' runs all tests with each edit, and prints the tests without which each edit is detected.
 MUTATE       ?= -for 18m
-MUTATED       = . '-lua .' ./limit '-lua ./limit' ./internal/engine './internal/guard/gate ./httplimit' './internal/guard/outage ./httplimit' \
+MUTATED       = . '-lua . ./limit' ./limit '-lua ./limit' ./internal/engine './internal/guard/gate ./httplimit' './internal/guard/outage ./httplimit' \
 	'./rules/internal/ruleset ./rules' ./rules/rls
 mutate:
 	for package in $(if $(PACKAGE),'$(PACKAGE)',$(MUTATED)); do \

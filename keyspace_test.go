@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2/server"
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -297,4 +298,39 @@ func TestExpire_StateInItsLastMillisecond_IsExtended(t *testing.T) {
 		f.RequireNoError(l.Expire(t.Context(), time.Hour, IfNotSet))
 		assert.Equal(t, time.Minute+time.Millisecond, f.Redis.TTL("{limiter}:permits"))
 	})
+}
+
+// TestAcquire_WaitersKey_IsOfWaitersOnly: it is in the slot of the limiter, expires after them, and no other call
+// reads or changes it. A PerClient limiter has none.
+func TestAcquire_WaitersKey_IsOfWaitersOnly(t *testing.T) {
+	for _, kind := range []RateType{Overall, PerClient} {
+		withRedis(t, func(t *testing.T, f *fixture) {
+			l := f.limiter(Rate{Type: kind, Permits: 2, Interval: time.Minute})
+			f.RequireGranted(l, 2)
+			_, err := l.Take(t.Context(), 1)
+			require.NoError(t, err)
+			key := l.protocol.keys.waiters()
+			assert.False(t, f.Redis.Exists(key))
+			ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
+			go func() { _ = l.Acquire(ctx, 1) }()
+			time.Sleep(time.Millisecond)
+			assert.Equal(t, kind == Overall, f.Redis.Exists(key), kind)
+			assert.True(t, strings.HasPrefix(key, "{limiter}:waiters:"), key)
+			size, err := l.SizeInMemory(t.Context())
+			require.NoError(t, err)
+			f.RequireNoError(l.Copy(t.Context(), "copy"))
+			require.NoError(t, l.Rename(t.Context(), "other"))
+			assert.Equal(t, kind == Overall, f.Redis.Exists(key), "it is not renamed")
+			same := New(f.Conn, WithClientID(uuid.MustParse(l.protocol.client.ID())))
+			require.NoError(t, same.Limiter("other").Rename(t.Context(), "limiter"))
+			again, err := l.SizeInMemory(t.Context())
+			require.NoError(t, err)
+			assert.Equal(t, size, again)
+			f.RequireNoError(l.Delete(t.Context()))
+			assert.Equal(t, kind == Overall, f.Redis.Exists(key), "Delete leaves it")
+			stop()
+			time.Sleep(10 * time.Second)
+			assert.False(t, f.Redis.Exists(key))
+		})
+	}
 }

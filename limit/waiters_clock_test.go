@@ -14,38 +14,23 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
-// acquirer is a limiter of either layout.
-type acquirer interface {
-	Acquire(ctx context.Context, permits int64) error
-	TryAcquire(ctx context.Context, permits int64) (bool, error)
-}
-
-// redissonLimiter grants 40 permits a second, in Redisson's layout.
-func redissonLimiter(c *rratelimiter.Client) *rratelimiter.Limiter {
-	return c.Limiter("name", rratelimiter.InitialRate(rratelimiter.Rate{Permits: 20, Interval: 500 * time.Millisecond}))
-}
-
 // TestAcquire_ClockStepsAhead_OthersGoOn: the clock of one of two Clients steps ahead and back, or its Client ends
 // meanwhile. Waiters get at least half of the rate all the time, and callers that do not wait, as Redisson's, get
 // permits again.
 func TestAcquire_ClockStepsAhead_OthersGoOn(t *testing.T) {
 	const step = 5 * time.Second
 	for name, test := range map[string]struct {
-		ends   bool
-		policy Policy
+		limiter string
+		ends    bool
 	}{
-		"it steps back":                      {false, TokenBucket{1, 40, time.Second}},
-		"its Client ends":                    {true, SlidingLog{20, 500 * time.Millisecond}},
-		"it steps back, Redisson's layout":   {false, nil},
-		"its Client ends, Redisson's layout": {true, nil},
+		"it steps back":                      {"TokenBucket", false},
+		"its Client ends":                    {"SlidingLog", true},
+		"it steps back, Redisson's layout":   {"Redisson's layout", false},
+		"its Client ends, Redisson's layout": {"Redisson's layout", true},
 	} {
 		redistest.Run(t, func(t *testing.T, f *redistest.Fixture) {
-			open := func(opts ...rratelimiter.Option) acquirer {
-				if client := rratelimiter.New(f.Conn, opts...); test.policy != nil {
-					return New(client, "x", test.policy)
-				} else {
-					return redissonLimiter(client)
-				}
+			open := func(opts ...rratelimiter.Option) waitable {
+				return daily[test.limiter].open(rratelimiter.New(f.Conn, opts...))
 			}
 			var ahead, longest atomic.Int64
 			var got [2]atomic.Int64
@@ -94,21 +79,19 @@ func TestAcquire_ClockStepsAhead_OthersGoOn(t *testing.T) {
 
 // TestAcquire_ClockIsBehind_IsServedAtOnce: a Client joins one that waits, whose clock is a minute ahead or behind.
 func TestAcquire_ClockIsBehind_IsServedAtOnce(t *testing.T) {
-	for _, clocks := range [][]time.Duration{{0, -time.Minute}, {-time.Minute, 0}} {
-		redistest.Run(t, func(t *testing.T, f *redistest.Fixture) {
-			var all sync.WaitGroup
-			var got [2]int64
-			for i, clock := range clocks {
-				all.Go(func() {
-					got[i] = shares(t, f, 4*time.Second, func(c *rratelimiter.Client) Joinable {
-						return New(c, "x", TokenBucket{1, 40, time.Second})
-					}, site{clock: clock}).sum()
-				})
-				time.Sleep(100 * time.Millisecond)
-			}
-			all.Wait()
-			assert.GreaterOrEqual(t, min(got[0], got[1]), int64(65), "%v: %v", clocks, got)
-		})
+	for name, least := range map[string]int64{"TokenBucket": 65, "Redisson's layout": 50} {
+		for _, clocks := range [][]time.Duration{{0, -time.Minute}, {-time.Minute, 0}} {
+			redistest.Run(t, func(t *testing.T, f *redistest.Fixture) {
+				var all sync.WaitGroup
+				var got [2]int64
+				for i, clock := range clocks {
+					all.Go(func() { got[i] = shares(t, f, 4*time.Second, daily[name].open, site{clock: clock}).sum() })
+					time.Sleep(100 * time.Millisecond)
+				}
+				all.Wait()
+				assert.GreaterOrEqual(t, min(got[0], got[1]), least, "%s, %v: %v", name, clocks, got)
+			})
+		}
 	}
 }
 

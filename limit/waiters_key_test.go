@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
@@ -38,7 +37,6 @@ func TestAcquire_WaitersKey_IsOfWaitersOnly(t *testing.T) {
 // TestAcquire_WaitersKeyIsUnusable_DecidesWithoutIt: the key is lost, has another type or members that no
 // Client writes, or the user has no rights for it.
 func TestAcquire_WaitersKeyIsUnusable_DecidesWithoutIt(t *testing.T) {
-	redissons := Policy(nil)
 	for name, spoil := range map[string]func(f *fixture, key string){
 		"lost":         func(f *fixture, key string) { f.Redis.Del(key) },
 		"another type": func(f *fixture, key string) { f.Redis.Del(key); _ = f.Redis.Set(key, "text") },
@@ -59,29 +57,25 @@ func TestAcquire_WaitersKeyIsUnusable_DecidesWithoutIt(t *testing.T) {
 			})
 		},
 	} {
-		eachPolicy(t, []Policy{FixedWindow{20, 500 * time.Millisecond, false}, TokenBucket{1, 40, time.Second},
-			InFlight{Permits: 40, Lease: time.Second}, redissons}, func(t *testing.T, f *fixture, p Policy) {
-			done := make(chan struct{})
-			defer close(done)
-			go func() {
-				for {
-					for _, key := range f.waitersKeys() {
-						spoil(f, key)
+		for _, limiter := range []string{"FixedWindow", "TokenBucket", "InFlight", "Redisson's layout"} {
+			runWithRedis(t, name+", "+limiter, func(t *testing.T, f *fixture) {
+				done := make(chan struct{})
+				defer close(done)
+				go func() {
+					for {
+						for _, key := range f.waitersKeys() {
+							spoil(f, key)
+						}
+						select {
+						case <-done:
+							return
+						case <-time.After(100 * time.Millisecond):
+						}
 					}
-					select {
-					case <-done:
-						return
-					case <-time.After(100 * time.Millisecond):
-					}
-				}
-			}()
-			got := shares(t, f.Fixture, 5*time.Second, func(c *rratelimiter.Client) Joinable {
-				if p == redissons {
-					return redissonLimiter(c)
-				}
-				return New(c, "name", p)
-			}, site{}, site{})
-			assert.GreaterOrEqual(t, got.sum(), map[bool]int64{true: 180, false: 195}[p == redissons], name)
-		})
+				}()
+				got := shares(t, f.Fixture, 5*time.Second, daily[limiter].open, site{}, site{})
+				assert.GreaterOrEqual(t, got.sum(), map[bool]int64{true: 180, false: 195}[limiter == "Redisson's layout"])
+			})
+		}
 	}
 }
