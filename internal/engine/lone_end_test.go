@@ -118,16 +118,3 @@ func TestLoneCall_DeadlineWithoutAnEnd_IsHidden(t *testing.T) {
 		assert.False(t, has)
 	})
 }
-
-// TestLoneCall_SlowLink_CallersThatFollowDoNotWait for each other: more calls are in flight at once.
-func TestLoneCall_SlowLink_CallersThatFollowDoNotWait(t *testing.T) {
-	withServer(t, func(t *testing.T, f *fixture) {
-		l := f.limiter(100, time.Minute)
-		f.Latency.Store(int64(slowCall))
-		f.RequireGranted(l, 1)
-		before := f.Scripts.Load()
-		_, errs := redistest.Crowd(1+maxCalls, func(int) (bool, error) { return l.TryAcquire(t.Context(), 1) })
-		require.NoError(t, errors.Join(errs...))
-		assert.EqualValues(t, 1+maxCalls, f.Scripts.Load()-before)
-	})
-}

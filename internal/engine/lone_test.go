@@ -2,9 +2,7 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -22,19 +20,6 @@ func withEngine(t *testing.T, s Settings, test func(t *testing.T, f *fixture, g 
 		f.Latency.Store(int64(10 * time.Millisecond))
 		s.Redis = f.Conn
 		test(t, f, New(s))
-	})
-}
-
-// TestLoneCall_OtherCallersOfItsLimiter_ShareACall: only the first caller has a call of its own.
-func TestLoneCall_OtherCallersOfItsLimiter_ShareACall(t *testing.T) {
-	withEngine(t, Settings{}, func(t *testing.T, f *fixture, g *Engine) {
-		const callers = 50
-		l := open(g, "limiter", callers-1, time.Minute)
-		answers, errs := redistest.Crowd(callers, func(int) (bool, error) { return l.TryAcquire(t.Context(), 1) })
-		require.NoError(t, errors.Join(errs...))
-		assert.Equal(t, callers-1, slices.Index(answers, false))
-		assert.LessOrEqual(t, f.Scripts.Load(), int64(1+fastCalls+1))
-		assert.True(t, g.idle())
 	})
 }
 
@@ -60,17 +45,6 @@ func TestLoneCall_CallerLeaves_PermitReturns(t *testing.T) {
 			assert.EqualValues(t, 1, calls.Load())
 		})
 	}
-}
-
-// TestLoneCall_ScriptNeedsMoreCalls_Continues: it does not begin again.
-func TestLoneCall_ScriptNeedsMoreCalls_Continues(t *testing.T) {
-	withEngine(t, Settings{}, func(t *testing.T, f *fixture, g *Engine) {
-		l := open(g, "limiter", 5, time.Minute)
-		l.Protocol = paged{l, 3}
-		before := f.Scripts.Load()
-		require.NoError(t, redistest.Err(l.TryAcquire(t.Context(), 1)))
-		assert.EqualValues(t, 4, f.Scripts.Load()-before)
-	})
 }
 
 // TestLoneCall_ReusedState_KeepsNothing: the next call of another limiter has its own answer.
@@ -108,54 +82,6 @@ func TestLoneCall_ClockPanics_NothingIsLeft(t *testing.T) {
 		panics = false
 		assert.Zero(t, g.registry.active.of(l.ID).Load()&^crowdedBit)
 		f.RequireGranted(l, 1)
-	})
-}
-
-// TestLoneCall_SlotMoves_CallIsRepeated: a proxy may hide a cluster. The next call is not dated by the
-// call that failed.
-func TestLoneCall_SlotMoves_CallIsRepeated(t *testing.T) {
-	var took atomic.Int64
-	observer := &Observer{RedisCall: func(_ context.Context, c Call) { took.Store(int64(c.Took)) }}
-	withEngine(t, Settings{Observer: observer}, func(t *testing.T, f *fixture, g *Engine) {
-		l := open(g, "limiter", 5, time.Minute)
-		f.moveSlot()
-		f.RequireGranted(l, 1)
-		assert.EqualValues(t, 4, f.free(l))
-		f.RequireGranted(l, 1)
-		assert.Equal(t, 10*time.Millisecond, time.Duration(took.Load()))
-	})
-}
-
-// TestLoneCall_DenialCache_RemembersItsDenial: a grant ends it, and so does a change during its call.
-func TestLoneCall_DenialCache_RemembersItsDenial(t *testing.T) {
-	withEngine(t, Settings{Denials: time.Hour}, func(t *testing.T, f *fixture, g *Engine) {
-		l := open(g, "limiter", 2, time.Minute)
-		from := func() Source {
-			result, err := l.Try(t.Context(), Ask{Permits: 2})
-			require.NoError(t, err)
-			assert.False(t, result.Allowed)
-			return result.From
-		}
-		f.RequireGranted(l, 1)
-		assert.Equal(t, FromRedis, from())
-		assert.Equal(t, FromMemory, from())
-		f.RequireGranted(l, 1)
-		time.AfterFunc(5*time.Millisecond, func() { g.invalidate(l.DependsOn) })
-		assert.Equal(t, FromRedis, from(), "after a grant")
-		assert.Equal(t, FromRedis, from(), "after a change")
-		assert.Equal(t, FromMemory, from())
-	})
-}
-
-// TestLoneCall_Prefetch_IsBroughtByASharedCall: a lone one has none.
-func TestLoneCall_Prefetch_IsBroughtByASharedCall(t *testing.T) {
-	withEngine(t, Settings{Prefetch: time.Second}, func(t *testing.T, f *fixture, g *Engine) {
-		l := open(g, "limiter", 1000, time.Minute)
-		for range 20 {
-			f.RequireGranted(l, 1)
-		}
-		assert.Equal(t, FromPrefetch, redistest.Result(t, l.Take, 1).From)
-		require.NoError(t, g.Flush(t.Context()))
 	})
 }
 

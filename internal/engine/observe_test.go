@@ -135,21 +135,6 @@ func TestObserver_Decisions_AreEachReportedOnce(t *testing.T) {
 	}
 }
 
-func TestObserver_Source_NamesRedisOrMemory(t *testing.T) {
-	observed(t, Settings{Denials: time.Hour}, 10, time.Hour, func(ctx context.Context, f *fixture, l *fake, o *events) {
-		f.RequireTrue(l.TryAcquire(ctx, 6))
-		f.RequireFalse(l.TryAcquire(ctx, 6))
-		time.Sleep(time.Second)
-		f.RequireFalse(l.TryAcquire(ctx, 6))
-		f.RequireFalse(l.TryAcquireWithin(ctx, 6, time.Second))
-		f.RequireTrue(l.TryAcquireWithin(ctx, 1, time.Second))
-		decisions, _, _ := o.all()
-		for i, want := range []Source{FromRedis, FromRedis, FromMemory, FromMemory, FromRedis} {
-			assert.Equal(f, want, decisions[i].From, i)
-		}
-	})
-}
-
 func TestObserver_Prefetch_IsReportedWithItsCall(t *testing.T) {
 	s := Settings{Prefetch: shortPrefetch}
 	observed(t, s, 10_000, time.Hour, func(ctx context.Context, f *fixture, l *fake, o *events) {

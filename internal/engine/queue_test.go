@@ -1,10 +1,7 @@
 package engine
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"testing"
@@ -116,86 +113,6 @@ func TestTryAcquireWithin_TimeoutEndsDuringAnotherCall_IsFalse(t *testing.T) {
 		time.Sleep(time.Second)
 		assert.EqualValues(t, 1, q.free(l))
 	})
-}
-
-func TestQueue_HeadLeaves_NextIsServed(t *testing.T) {
-	inQueue(t, 10, 10*time.Second, func(q *line, l *fake) {
-		q.RequireGranted(l, 5)
-		ctx, cancel := context.WithCancel(q.Context())
-		q.done.Go(func() { q.say("large", l.Acquire(ctx, 8) == nil) })
-		synctest.Wait()
-		q.wait(l, "small", 4, 0)
-		time.Sleep(time.Second / 2)
-		cancel()
-		synctest.Wait()
-		assert.ElementsMatch(t, []string{"large failed at 0.5s", "small at 0.5s"}, q.log)
-		assert.EqualValues(t, 1, q.free(l))
-	})
-}
-
-// TestQueue_WaitersArriveAndLeave_SumsMatch: between calls and during them, served, refused, or with an
-// error.
-func TestQueue_WaitersArriveAndLeave_SumsMatch(t *testing.T) {
-	l := open(New(Settings{}), "limiter", 20, time.Second)
-	random := rand.New(rand.NewPCG(3, 4))
-	q := &queue{woken: make(chan struct{}, 1)}
-	e := &entry{queue: q}
-	var all []*waiter // in order of arrival, and some that are gone
-	inCall := false
-	for range 5000 {
-		switch n := random.IntN(9); {
-		case n < 4:
-			now := time.Now()
-			w := &waiter{Request: Request{Ask: Ask{Permits: 1 + random.Int64N(25)}}, done: make(chan struct{}, 1), since: now}
-			if random.IntN(2) == 0 {
-				w.deadline = now.Add(time.Duration(random.IntN(10)) * time.Second)
-			}
-			q.add(w)
-			all = append(all, w)
-		case n < 6 && len(all) > 0:
-			if w := all[random.IntN(len(all))]; w.state.Load() < answered {
-				withdraw(e, w, new(Result))
-			}
-		case n == 6 && !inCall && q.waiters.first != nil:
-			q.fillBatch(shortestCall, false, time.Now())
-			inCall = true
-		case inCall:
-			inCall = false
-			err := []error{nil, nil, nil, errors.New("OOM")}[random.IntN(4)]
-			q.batch.Forecast = &view{limit: 20, after: 2 * time.Second, every: time.Second}
-			q.batch.Requests[0].Allowed = random.IntN(2) == 0
-			q.batch.err, q.batch.Ordered, q.batch.Lost = err, true, nil
-			l.finishRequests(&q.batch)
-			q.wakeAll(append(q.applyReply(new(callTime), time.Now()), l.endUnservable(q, time.Now())...))
-		}
-		all = slices.DeleteFunc(all, func(w *waiter) bool { return w.state.Load() >= answered })
-		var wanted int64
-		w := q.waiters.first
-		for _, want := range all {
-			require.Same(t, want, w)
-			if random.IntN(len(all)) == 0 {
-				first, ahead := q.after(w.arrival - 1)
-				require.Same(t, w, first)
-				require.Equal(t, wanted, ahead, "wanted by those before it")
-			}
-			wanted += w.Permits
-			w = w.next
-		}
-		require.Nil(t, w)
-		require.Equal(t, wanted, q.wanted, "wanted by all")
-		require.EqualValues(t, len(all), q.batch.callers.Load())
-	}
-}
-
-// TestQueue_CallerLeavesWithItsAnswer_TakesIt: its permits are not lost.
-func TestQueue_CallerLeavesWithItsAnswer_TakesIt(t *testing.T) {
-	w := &waiter{Request: Request{Ask: Ask{Permits: 3}}, done: make(chan struct{}, 1)}
-	w.state.Store(answered)
-	e := &entry{queue: new(queue)}
-	left, _ := withdraw(e, w, new(Result))
-	assert.False(t, left)
-	assert.EqualValues(t, answered, w.state.Load())
-	assert.False(t, abandon(e, &w.Request))
 }
 
 func TestQueue_KeyChanges_QueueCallsAgain(t *testing.T) {
