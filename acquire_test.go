@@ -1,10 +1,7 @@
 package rratelimiter
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -45,17 +42,6 @@ func TestRelease_PrefetchesOfOthers_AreReleasedLast(t *testing.T) {
 			f.RequireAvailable(l, 100)
 		})
 	}
-}
-
-// TestRelease_MoreThanAPageHasExpired_TakesFromThoseThatCount: it first removes the others, page by page.
-func TestRelease_MoreThanAPageHasExpired_TakesFromThoseThatCount(t *testing.T) {
-	withRedis(t, func(t *testing.T, f *fixture) {
-		l := f.limiter(Rate{Permits: 1000, Interval: time.Second})
-		f.fill(l, 600, 1)
-		time.Sleep(700 * time.Millisecond)
-		require.NoError(t, l.Release(t.Context(), 5))
-		f.RequireAvailable(l, 706) // 301 have expired
-	})
 }
 
 // TestRelease_GrantsWithoutPermits_ReturnsThoseBehindThem: another client can write grants of 0
@@ -114,18 +100,6 @@ func TestRefund_GrantHasJustExpired_ReturnsNothing(t *testing.T) {
 		time.Sleep(time.Millisecond)
 		require.NoError(t, f.refund(l, "a", 1, 7))
 		f.RequireAvailable(l, 9)
-	})
-}
-
-func TestTryAcquire_CallersShareACall_EachHasItsAnswer(t *testing.T) {
-	withRedis(t, func(t *testing.T, f *fixture) {
-		l := f.limiter(Rate{Permits: 10, Interval: time.Hour})
-		f.Latency.Store(int64(10 * time.Millisecond))
-		before := f.Scripts.Load()
-		granted, errs := redistest.Crowd(20, func(int) (bool, error) { return l.TryAcquire(t.Context(), 1) })
-		require.NoError(t, errors.Join(errs...))
-		assert.Equal(t, append(slices.Repeat([]bool{true}, 10), slices.Repeat([]bool{false}, 10)...), granted)
-		assert.EqualValues(t, 4, f.Scripts.Load()-before, "one alone, two at once, and one for all others")
 	})
 }
 
@@ -315,37 +289,6 @@ func TestReceipt_CallersOfOneCall_EachRefundsItsOwn(t *testing.T) {
 			f.Redis.FlushAll() // and the rate is gone
 			require.NoError(t, receipts[0].Refund(t.Context(), 1))
 			assert.Empty(t, f.Redis.Keys())
-		})
-	}
-}
-
-// TestAcquire_AnotherClientChangesTheLimiter_WaitersLearnIt within five seconds: a rate, permits that return,
-// and a limiter that is gone. A deadline that the known rate cannot meet fails at once.
-func TestAcquire_AnotherClientChangesTheLimiter_WaitersLearnIt(t *testing.T) {
-	perHour := Rate{Permits: 4, Interval: time.Hour}
-	for name, change := range map[string]func(ctx context.Context, l *Limiter) error{
-		"SetRate": func(ctx context.Context, l *Limiter) error {
-			return l.SetRate(ctx, Rate{Permits: 4, Interval: time.Second})
-		},
-		"SetRate, KeepState": func(ctx context.Context, l *Limiter) error {
-			return l.SetRate(ctx, Rate{Permits: 8, Interval: time.Hour}, KeepState())
-		},
-		"Release": func(ctx context.Context, l *Limiter) error { return l.Release(ctx, 1) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			withRedis(t, func(t *testing.T, f *fixture) {
-				other, l := f.limiter(perHour), New(f.Conn).Limiter("limiter")
-				f.RequireGranted(other, 4)
-				start := time.Now()
-				var waiter sync.WaitGroup
-				waiter.Go(func() { assert.NoError(t, l.Acquire(t.Context(), 1)) })
-				time.Sleep(time.Second)
-				f.RequireFalse(l.TryAcquireWithin(t.Context(), 1, time.Minute))
-				assert.Equal(t, time.Second, time.Since(start), "at once")
-				require.NoError(t, change(t.Context(), other))
-				waiter.Wait()
-				assert.LessOrEqual(t, time.Since(start), 6*time.Second+50*time.Millisecond)
-			})
 		})
 	}
 }

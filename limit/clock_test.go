@@ -10,36 +10,6 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
-// TestClocks_SetBack_GrantsOnce: a clock that is set back meets the windows that it has used again.
-func TestClocks_SetBack_GrantsOnce(t *testing.T) {
-	hour := time.Date(2025, time.November, 21, 12, 0, 0, 0, time.UTC)
-	for name, test := range map[string]struct {
-		policy Policy
-		at     time.Time
-		early  time.Duration // how much earlier the first permit is taken
-		passes time.Duration // by both clocks
-		back   time.Duration
-	}{
-		"a log":    {SlidingLog{5, time.Minute}, hour, 0, 59 * time.Second, time.Hour},
-		"cells":    {SlidingWindow{5, time.Minute, 0}, hour, 0, 59 * time.Second, time.Hour},
-		"a bucket": {TokenBucket{5, 5, time.Hour}, hour, 0, time.Minute, time.Hour},
-		// The clock of Redis alone, which does not go back here, ends a window.
-		"a window":          {FixedWindow{5, time.Minute, false}, hour, 10 * time.Second, 49 * time.Second, time.Hour},
-		"an aligned window": {FixedWindow{5, time.Hour, true}, hour, 0, 59 * time.Minute, time.Hour},
-		"a day":             {Calendar{Permits: 5, Unit: Day}, hour, time.Hour, 10 * time.Hour, 24 * time.Hour},
-	} {
-		f := newClocked(t)
-		f.set(test.at.Add(-test.early).UnixMicro())
-		l := New(f.client, "name", test.policy)
-		f.take(l, 1)
-		f.advance(test.early)
-		f.take(l, 4)
-		f.advance(test.passes)
-		f.setClock(f.now - test.back.Microseconds())
-		assert.False(t, redistest.Result(t, l.TryAcquire, 1), name)
-	}
-}
-
 // TestClock_Before1970_TimeStandsStill: such a clock writes states that other calls can read.
 func TestClock_Before1970_TimeStandsStill(t *testing.T) {
 	for _, p := range everyPolicy {

@@ -109,30 +109,6 @@ func TestInFlight_SharedCall_EachRequestHasAPlace(t *testing.T) {
 	assert.EqualValues(t, 8, f.giveBack(l, all...))
 }
 
-// TestInFlight_Renew_ProlongsTheLease, unless it has ended.
-func TestInFlight_Renew_ProlongsTheLease(t *testing.T) {
-	f := newClocked(t)
-	l := New(f.client, "name", InFlight{5, 10 * time.Second, true})
-	a, b := f.hold(l, 1), f.hold(l, 2)
-	f.advance(9 * time.Second)
-	c := f.hold(l, 1)
-	ended, err := callsOf(l).Renew(t.Context(), []string{a, "other 0 1 5", c})
-	require.NoError(t, err)
-	assert.Equal(t, []int{1}, ended)
-	f.advance(time.Second)
-	assert.EqualValues(t, 3, peekAll(t, l)[0].Remaining, "the lease of b has ended")
-	ended, err = callsOf(l).Renew(t.Context(), []string{b, a})
-	require.NoError(t, err)
-	assert.Equal(t, []int{0}, ended)
-	d := f.hold(l, 3)
-	f.advance(9 * time.Second)
-	assert.False(t, redistest.Result(t, l.TryAcquire, 2), "c has ended")
-	assert.EqualValues(t, 1, peekAll(t, l)[0].Remaining)
-	assert.EqualValues(t, 2, f.giveBack(l, a, b, c))
-	assert.EqualValues(t, 5, f.giveBack(l, d))
-	assert.Empty(t, f.redis.Keys())
-}
-
 // TestInFlight_ForeignState_IsAStateError, and stays as it is.
 func TestInFlight_ForeignState_IsAStateError(t *testing.T) {
 	for _, state := range []map[string]float64{

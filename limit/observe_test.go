@@ -84,24 +84,6 @@ func TestObserver_Calls_AreReportedOnce(t *testing.T) {
 	})
 }
 
-// TestObserver_ChargeFails_ReportsTheError: a key has data that is not the limiter's.
-func TestObserver_ChargeFails_ReportsTheError(t *testing.T) {
-	observed(t, func(t *testing.T, f *fixture, client *rratelimiter.Client, o *reports) {
-		l := New(client, "name", FixedWindow{10, time.Hour, false})
-		require.NoError(t, f.Redis.Set(l.protocol.keys[0], "not ours"))
-		_, tried := l.TryAcquire(t.Context(), 1)
-		_, charged := l.Charge(t.Context(), 1)
-		var wrong *rratelimiter.StateError
-		require.ErrorAs(t, charged, &wrong)
-		require.Len(t, o.calls, 2)
-		for i, err := range []error{tried, charged} {
-			assert.Equal(t, err, o.calls[i].Err)
-			assert.Equal(t, err, o.decisions[i].Err)
-			assert.False(t, o.decisions[i].Granted)
-		}
-	})
-}
-
 // TestObserver_Policy_IsTheirKinds: so the number of such names is small.
 func TestObserver_Policy_IsTheirKinds(t *testing.T) {
 	observed(t, func(t *testing.T, _ *fixture, client *rratelimiter.Client, o *reports) {

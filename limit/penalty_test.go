@@ -48,25 +48,6 @@ func TestPenalty_TooManyDenials_DenyEverything(t *testing.T) {
 	assert.False(t, take(l).Allowed, "and the count begins again")
 }
 
-func TestPenalty_DenialsApart_AreNotCountedTogether(t *testing.T) {
-	f := newClocked(t)
-	l := threeDenials(f)
-	for range 5 { // two in each minute
-		require.True(t, redistest.Result(t, l.TryAcquire, 1))
-		for range 2 {
-			require.False(t, redistest.Result(t, l.TryAcquire, 1))
-		}
-		f.advance(time.Minute)
-	}
-	l = New(f.client, "other", FixedWindow{1, time.Hour, false}, Penalty{3, time.Minute, time.Hour, false})
-	require.True(t, redistest.Result(t, l.TryAcquire, 1))
-	for range 5 { // the count begins with its first denial, and a later one does not prolong it
-		require.False(t, redistest.Result(t, l.TryAcquire, 1))
-		f.advance(40 * time.Second)
-	}
-	assert.Zero(t, peekAll(t, l)[1].RetryAfter)
-}
-
 // TestPenalty_RenewOfAShorterOne_KeepsTheRest: two versions of a program share a name.
 func TestPenalty_RenewOfAShorterOne_KeepsTheRest(t *testing.T) {
 	f := newClocked(t)
@@ -79,25 +60,6 @@ func TestPenalty_RenewOfAShorterOne_KeepsTheRest(t *testing.T) {
 	f.advance(time.Minute)
 	assert.Equal(t, 9*time.Minute, redistest.Result(t, short.TakeEach, 1)[1].RetryAfter)
 	assert.Equal(t, 10*time.Minute, redistest.Result(t, long.TakeEach, 1)[1].RetryAfter)
-}
-
-// TestPenalty_Renew_RequestsProlongIt, and without it they write nothing.
-func TestPenalty_Renew_RequestsProlongIt(t *testing.T) {
-	for _, renew := range []bool{false, true} {
-		f := newClocked(t)
-		l := New(f.client, "name", FixedWindow{1, time.Hour, false}, Penalty{1, time.Minute, time.Minute, renew})
-		require.True(t, redistest.Result(t, l.TryAcquire, 1))
-		require.False(t, redistest.Result(t, l.TryAcquire, 1))
-		f.advance(40 * time.Second)
-		after := redistest.Result(t, l.Take, 1).RetryAfter // of the window
-		assert.Less(t, 59*time.Minute, after)
-		want := 20 * time.Second
-		if renew {
-			want = time.Minute
-		}
-		assert.Equal(t, want, peekAll(t, l)[1].RetryAfter)
-		assert.Equal(t, want, peekAll(t, l)[1].RetryAfter, "Peek is no request")
-	}
 }
 
 // TestPenalty_Ends_ByResetOrAPauseOfZero: so does the count.

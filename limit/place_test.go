@@ -274,21 +274,6 @@ func TestTaken_LeaseEnds_HolderLearnsIt(t *testing.T) {
 	})
 }
 
-// TestFlush_PlacesReturn_BeforeTheEnd of the program.
-func TestFlush_PlacesReturn_BeforeTheEnd(t *testing.T) {
-	withRedis(t, func(t *testing.T, f *fixture) {
-		l := New(f.client, "name", InFlight{8, time.Hour, false})
-		var taken Taken
-		takeAll(t, &taken, 8, l)
-		f.Redis.SetError("READONLY")
-		go func() { assert.NoError(t, taken.Settle(t.Context(), 8)) }()
-		synctest.Wait()
-		time.AfterFunc(2*time.Second, func() { f.Redis.SetError("") })
-		require.NoError(t, f.client.Flush(t.Context()))
-		assert.Equal(t, []int64{8}, remainingOf(t, l))
-	})
-}
-
 // TestTaken_TakeEach_SaysWhichDenied: a job waits for a place or for a minute.
 func TestTaken_TakeEach_SaysWhichDenied(t *testing.T) {
 	withRedis(t, func(t *testing.T, f *fixture) {

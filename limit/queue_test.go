@@ -55,29 +55,6 @@ func TestAcquire_ManyCallers_AreServedInOrder(t *testing.T) {
 	}
 }
 
-// TestAcquire_FewPermitsReturn_ShortRequestDoesNotOvertake: after a release, one call asks for all waiters.
-func TestAcquire_FewPermitsReturn_ShortRequestDoesNotOvertake(t *testing.T) {
-	withRedis(t, func(t *testing.T, f *fixture) {
-		l := New(f.client, "name", FixedWindow{10, time.Hour, false})
-		require.NoError(t, l.Acquire(t.Context(), 10))
-		served := make(chan int64, 2)
-		for _, permits := range []int64{6, 3} {
-			go func() {
-				assert.NoError(t, l.Acquire(t.Context(), permits))
-				served <- permits
-			}()
-			synctest.Wait()
-		}
-		require.NoError(t, l.Release(t.Context(), 5))
-		time.Sleep(time.Second)
-		assert.Empty(t, served)
-		require.NoError(t, l.Release(t.Context(), 1))
-		assert.EqualValues(t, 6, <-served)
-		require.NoError(t, l.Release(t.Context(), 3))
-		assert.EqualValues(t, 3, <-served)
-	})
-}
-
 // TestLimiter_CallerLeaves_PermitsAreRefunded: permits that arrive later return to each policy and
 // to a limiter of Redisson's layout.
 func TestLimiter_CallerLeaves_PermitsAreRefunded(t *testing.T) {

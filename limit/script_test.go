@@ -198,15 +198,6 @@ func TestTake_CallsShareAScript_ResetAfterIsOfTheirOrder(t *testing.T) {
 	}
 }
 
-// TestTryAcquire_CallsShareAScript_EachHasItsAnswer: not only if all are granted, or none.
-func TestTryAcquire_CallsShareAScript_EachHasItsAnswer(t *testing.T) {
-	f := newClocked(t)
-	asks := []engine.Ask{{Permits: 2}, {Permits: 2}, {Permits: 1}}
-	for i, r := range f.ask(New(f.client, "name", FixedWindow{3, time.Hour, false}), asks...).Requests {
-		assert.Equal(t, i != 1, r.Allowed, "request %d", i)
-	}
-}
-
 // TestTake_CallsShareAScript_DeniedAnswerIsOfItsEnd: RetryAfter counts the permits of requests
 // behind a denied one, and so does Remaining.
 func TestTake_CallsShareAScript_DeniedAnswerIsOfItsEnd(t *testing.T) {

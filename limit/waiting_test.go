@@ -230,26 +230,3 @@ func TestAcquire_OneCallerInALoop_KeepsThePace(t *testing.T) {
 		})
 	}
 }
-
-// TestAcquire_AnotherClientReturnsOrResets_WaitersLearnIt within five seconds.
-func TestAcquire_AnotherClientReturnsOrResets_WaitersLearnIt(t *testing.T) {
-	for name, change := range map[string]func(ctx context.Context, l *Limiter) error{
-		"Release": func(ctx context.Context, l *Limiter) error { return l.Release(ctx, 4) },
-		"Reset":   func(ctx context.Context, l *Limiter) error { return l.Reset(ctx) },
-	} {
-		eachPolicy(t, []Policy{FixedWindow{4, time.Hour, false}, SlidingLog{4, time.Hour}, SlidingWindow{4, time.Hour, 10},
-			Calendar{4, Year, nil}, TokenBucket{4, 4, time.Hour}, LeakyBucket{4, 4, time.Hour},
-			Smooth{Permits: 4, Interval: time.Hour, Burst: time.Millisecond}}, func(t *testing.T, f *fixture, p Policy) {
-			other := New(rratelimiter.New(f.Conn), "name", p)
-			require.True(t, redistest.Result(t, other.TryAcquire, 4))
-			var waiter sync.WaitGroup
-			start := time.Now()
-			waiter.Go(func() { assert.NoError(t, New(f.client, "name", p).Acquire(t.Context(), 1)) })
-			time.Sleep(time.Second)
-			assert.False(t, tryWithin(t, New(f.client, "name", p), 1, 10*time.Minute), "at once")
-			require.NoError(t, change(t.Context(), other))
-			waiter.Wait()
-			assert.LessOrEqual(t, time.Since(start), 6*time.Second+time.Millisecond, name)
-		})
-	}
-}
