@@ -178,10 +178,7 @@ func TestObserver_Calls_AreReportedWithTheirNames(t *testing.T) {
 // miniredis says that it is.
 func TestConnect_RedisIsAway_CallsFailUntilItComes(t *testing.T) {
 	for _, single := range []bool{true, false} {
-		server := miniredis.NewMiniRedis()
-		require.NoError(t, server.Start())
-		address := server.Addr()
-		server.Close()
+		_, address, come := redistest.Away(t)
 		redis, err := Connect(rueidis.ClientOption{InitAddress: []string{address}, ForceSingleClient: single,
 			DisableCache: true})
 		require.NoError(t, err)
@@ -190,8 +187,7 @@ func TestConnect_RedisIsAway_CallsFailUntilItComes(t *testing.T) {
 		_, err = l.TryAcquire(t.Context(), 1)
 		require.ErrorIs(t, err, syscall.ECONNREFUSED)
 
-		require.NoError(t, server.StartAddr(address))
-		defer server.Close()
+		come()
 		var granted bool
 		require.Eventually(t, func() bool {
 			granted, err = l.TryAcquire(t.Context(), 1)

@@ -11,7 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/alicebob/miniredis/v2/server"
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
@@ -26,10 +25,7 @@ import (
 // one is unknown until it comes.
 func TestJoin_RedisComesAfterConnect_IsValid(t *testing.T) {
 	for _, cluster := range []bool{false, true} {
-		redis := miniredis.NewMiniRedis()
-		require.NoError(t, redis.Start())
-		address := redis.Addr()
-		redis.Close()
+		redis, address, come := redistest.Away(t)
 		conn, err := rratelimiter.Connect(rueidis.ClientOption{InitAddress: []string{address}, DisableCache: true})
 		require.NoError(t, err)
 		t.Cleanup(conn.Close)
@@ -38,8 +34,7 @@ func TestJoin_RedisComesAfterConnect_IsValid(t *testing.T) {
 		_, err = join.Take(t.Context(), 1)
 		require.ErrorIs(t, err, syscall.ECONNREFUSED)
 
-		require.NoError(t, redis.StartAddr(address))
-		t.Cleanup(redis.Close)
+		come()
 		redis.Server().SetPreHook(func(peer *server.Peer, command string, _ ...string) bool {
 			single := command == "CLUSTER" && !cluster // that of miniredis is always one
 			if single {

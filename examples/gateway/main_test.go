@@ -12,11 +12,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 // newGateway returns a gateway of 1,000 requests per second and three per minute, and what closes its Redis.
@@ -109,15 +109,11 @@ func TestGateway_RedisIsAway_ShareServes(t *testing.T) {
 
 // The gateway starts while Redis is down, and serves the share until Redis comes and decides.
 func TestGateway_RedisComesLater_ThenItDecides(t *testing.T) {
-	redis := miniredis.NewMiniRedis()
-	require.NoError(t, redis.Start())
-	address := redis.Addr()
-	redis.Close()
+	redis, address, come := redistest.Away(t)
 	t.Setenv("REDIS_URL", "redis://"+address)
 	gateway, _ := newGateway(t, newUpstream(t))
 	assert.Equal(t, 200, send(gateway, "/login").Code)
-	require.NoError(t, redis.StartAddr(address))
-	defer redis.Close()
+	come()
 	require.Eventually(t, func() bool {
 		send(gateway, "/login")
 		return len(redis.Keys()) > 0

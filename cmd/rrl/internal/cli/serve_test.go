@@ -27,6 +27,8 @@ import (
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 const edge = "domain: edge\ndescriptors:\n  - {key: user, rate_limit: {unit: year, requests_per_unit: 2}}\n"
@@ -216,10 +218,7 @@ func TestLimiters_HostClock_IsNoOption(t *testing.T) {
 // TestServe_NoRedis_ModeDecidesUntilItComes: a service starts in an outage. Then Redis decides, and in the
 // next outage the mode again.
 func TestServe_NoRedis_ModeDecidesUntilItComes(t *testing.T) {
-	redis := miniredis.NewMiniRedis()
-	require.NoError(t, redis.Start())
-	address := redis.Addr()
-	redis.Close()
+	redis, address, come := redistest.Away(t)
 	rules := "domain: web\nrules: [{name: all, key: all, limits: 1/h, on_failure: open}]\n"
 	s := serve(t, written(t, "edge.yaml", edge), "--redis", "redis://"+address, "--rules", written(t, "rules.yaml", rules))
 	s.says("Redis cannot be reached")
@@ -231,7 +230,7 @@ func TestServe_NoRedis_ModeDecidesUntilItComes(t *testing.T) {
 	_, err := s.ask(t.Context(), "user=ann")
 	require.ErrorContains(t, err, "Unavailable")
 
-	require.NoError(t, redis.StartAddr(address))
+	come()
 	require.Eventually(t, func() bool {
 		_, err := s.ask(t.Context(), "user=ann")
 		return err == nil
