@@ -208,6 +208,7 @@ func connect() (rueidis.Client, error) {
 		if err != nil {
 			return nil, err
 		}
+		server.ClockTTL(true) // its keys expire
 		address = "redis://" + server.Addr()
 	}
 	option, err := rueidis.ParseURL(address)

@@ -63,6 +63,7 @@ func run(args []string, out io.Writer) error {
 		if err != nil {
 			return err
 		}
+		server.ClockTTL(true) // its keys expire
 		defer server.Close()
 		redis = "redis://" + server.Addr()
 	}

@@ -81,6 +81,7 @@ func connect() (rueidis.Client, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	server.ClockTTL(true) // its keys expire
 	redis, err := rueidis.NewClient(rueidis.ClientOption{
 		InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true,
 	})

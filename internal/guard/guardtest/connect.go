@@ -17,6 +17,7 @@ import (
 func Connect(tb testing.TB, opts ...rratelimiter.Option) (*rratelimiter.Client, *miniredis.Miniredis) {
 	tb.Helper()
 	redis := miniredis.RunT(tb)
+	redis.ClockTTL(true)
 	conn, err := rueidis.NewClient(rueidis.ClientOption{
 		InitAddress: []string{redis.Addr()}, ForceSingleClient: true, DisableCache: true,
 		Dialer: net.Dialer{KeepAlive: -1}, // no pings, which would count as commands

@@ -31,6 +31,7 @@ func Demo(ctx context.Context, out io.Writer, every time.Duration, count int, js
 	if err != nil {
 		return fmt.Errorf("in-memory Redis: %w", err)
 	}
+	server.ClockTTL(true) // its keys expire
 	defer server.Close()
 	client, err := rueidis.NewClient(rueidis.ClientOption{
 		InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true, PipelineMultiplex: -1,
