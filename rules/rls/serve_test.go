@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -158,22 +159,25 @@ func TestServe_Drain_ReportsNotServingAndAnswers(t *testing.T) {
 // TestServe_SilentConnections_DoNotDelayTheEnd: of clients that connect and send nothing. One that has begun to send
 // ends with the grace period.
 func TestServe_SilentConnections_DoNotDelayTheEnd(t *testing.T) {
-	client, _ := guardtest.Connect(t)
-	for sent, most := range map[string]time.Duration{"": 3 * time.Second, "PRI": 8 * time.Second} {
-		s := run(t, rls.Config{Client: client, Path: folder(t, simple)})
-		for _, l := range []net.Listener{s.GRPC, s.HTTP} {
-			conn, err := net.Dial("tcp", l.Addr().String())
-			require.NoError(t, err)
-			defer conn.Close()
-			_, err = conn.Write([]byte(sent))
-			require.NoError(t, err)
-		}
-		require.Equal(t, grpc_health_v1.HealthCheckResponse_SERVING, s.status(t, "")) // later connections are taken
-		code, _ := send(t, "GET", s.http+"/healthcheck", "")
-		require.Equal(t, http.StatusOK, code)
-		begin := time.Now()
-		require.NoError(t, s.stop())
-		assert.Less(t, time.Since(begin), most, "%q", sent)
+	for sent, most := range map[string]time.Duration{"": time.Second, "PRI": 6 * time.Second} {
+		guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
+			overGRPC, overHTTP := redistest.NewListener(), redistest.NewListener()
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() {
+				ended <- rls.Serve(ctx, rls.Config{Client: client, GRPC: overGRPC, HTTP: overHTTP, Log: quiet()})
+			}()
+			for _, l := range []*redistest.Listener{overGRPC, overHTTP} {
+				conn := l.Dial()
+				defer conn.Close()
+				go func() { _, _ = conn.Write([]byte(sent)) }()
+			}
+			synctest.Wait()
+			begin := time.Now()
+			cancel()
+			require.NoError(t, <-ended)
+			assert.Less(t, time.Since(begin), most, "%q", sent)
+		})
 	}
 }
 
@@ -270,10 +274,11 @@ func TestHandler_LargeJSON_IsRefused(t *testing.T) {
 		"entries":     `{"domain":"shop","descriptors":[{"entries":[{}` + strings.Repeat(",{}", 64) + `]}]}`,
 		"bytes":       `{"domain":"shop","descriptors":[{}` + strings.Repeat(",{}", 4<<20/3-20) + `]}`,
 	} {
-		w := httptest.NewRecorder()
-		r := httptest.NewRequest(http.MethodPost, "/json", strings.NewReader(body))
-		took := rulestest.Allocated(func() { handler.ServeHTTP(w, r) })
-		assert.Equal(t, http.StatusRequestEntityTooLarge, w.Code, name)
+		took := rulestest.Allocated(func() {
+			w := httptest.NewRecorder()
+			handler.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/json", strings.NewReader(body)))
+			assert.Equal(t, http.StatusRequestEntityTooLarge, w.Code, name)
+		})
 		assert.Less(t, took, uint64(16<<20), name)
 	}
 }
