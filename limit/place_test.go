@@ -184,7 +184,7 @@ func TestInFlight_CallerLeaves_PlaceReturns(t *testing.T) {
 
 // TestTaken_HookPanics_PlaceReturns: a caller whose Observer panics after the grant holds nothing.
 func TestTaken_HookPanics_PlaceReturns(t *testing.T) {
-	for _, hook := range []string{"Decision", "RedisCall", "Waiting ends"} {
+	for _, hook := range []string{"Decision", "RedisCall", "Waiting ends", "Places"} {
 		withRedis(t, func(t *testing.T, f *fixture) {
 			called := func(name string) {
 				if name == hook {
@@ -197,6 +197,7 @@ func TestTaken_HookPanics_PlaceReturns(t *testing.T) {
 				Waiting: func(_ context.Context, w rratelimiter.WaitingInfo) {
 					called(map[int]string{1: "Waiting", -1: "Waiting ends"}[w.Change])
 				},
+				Places: func(p rratelimiter.PlacesInfo) { called(map[int]string{1: "Places"}[p.Change]) },
 			}))
 			l := New(client, "name", InFlight{5, time.Hour, true})
 			f.Latency.Store(int64(time.Millisecond))

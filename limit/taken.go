@@ -157,10 +157,10 @@ func (t *Taken) add(ctx context.Context, permits int64, wait time.Duration, limi
 	if err != nil || !result.Allowed {
 		return result, err
 	}
-	r.Hold.Keep(t.currentLoss().report)
 	t.mu.Lock()
-	defer t.mu.Unlock()
 	t.takes = append(t.takes, &take{limiter: redis, receipt: r, id: rand.Text()})
+	t.mu.Unlock()
+	r.Hold.Keep(t.currentLoss().report) // its hook may panic, or use t
 	return result, nil
 }
 
@@ -206,7 +206,8 @@ const (
 // After an error, t holds what could not be settled: each Take that failed is part of the error. Call
 // Settle again within 20 seconds, from a goroutine for instance. It uses the numbers of the first
 // call, whatever it is given, and does not settle anything twice. What a Take has taken that was under
-// way during the first Settle is released. Calls of one Taken wait while a Settle is under way.
+// way during the first Settle is released. Calls of one Taken wait while a Settle is under way, so a hook of an
+// [rratelimiter.Observer] that runs in Settle must not use the same Taken. If such a hook panics, so does Settle.
 //
 // If a place is not returned when Settle ends, its error says so. No other Settle is needed: the Client repeats the
 // return until Redis has answered, or the lease has ended.
@@ -225,13 +226,10 @@ func (t *Taken) Settle(ctx context.Context, actual ...int64) error {
 	// While the slot of the keys moves, the settlement is repeated: its own key is missing until then.
 	ctx, cancel := context.WithTimeout(redisx.RetryUntilEnd(context.WithoutCancel(ctx)), settleFor)
 	defer cancel()
-	errs := make([]error, len(t.takes))
-	var all sync.WaitGroup
-	for i, one := range t.takes {
-		one.receipt.Hold.Return()
-		all.Go(func() { errs[i] = one.settle(ctx) })
+	errs, panicked := settleAll(ctx, t.takes)
+	if panicked != nil {
+		defer panic(panicked)
 	}
-	all.Wait()
 	var left []*take
 	for i, one := range t.takes {
 		if errs[i] != nil {
@@ -251,6 +249,29 @@ func (t *Taken) Settle(ctx context.Context, actual ...int64) error {
 		t.loss = nil
 	}
 	return errors.Join(errs...)
+}
+
+// settleAll settles all takes at once. The panic of a hook is for the caller of Settle: the take of that hook is not
+// known to be settled.
+func settleAll(ctx context.Context, takes []*take) (errs []error, panicked any) {
+	errs = make([]error, len(takes))
+	panics := make([]any, len(takes))
+	var all sync.WaitGroup
+	for i, one := range takes {
+		one.receipt.Hold.Return()
+		all.Go(func() {
+			defer func() { panics[i] = recover() }()
+			errs[i] = redisx.ErrNoReply // unless the call returns
+			errs[i] = one.settle(ctx)
+		})
+	}
+	all.Wait()
+	for _, p := range panics {
+		if p != nil {
+			panicked = p
+		}
+	}
+	return errs, panicked
 }
 
 // begin sets the numbers of a settlement, unless an earlier call did.

@@ -1,6 +1,7 @@
 package limit
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -260,5 +261,31 @@ func TestTaken_TakeUnderWayWhileSettleFails_IsReleased(t *testing.T) {
 		require.NoError(t, taken.Settle(t.Context()))
 		assert.EqualValues(t, 8, peekAll(t, a)[0].Remaining)
 		assert.EqualValues(t, 10, peekAll(t, b)[0].Remaining)
+	})
+}
+
+// TestTaken_HookPanicsInSettle_CallerGetsIt: the other takes are settled, and another Settle does the rest.
+func TestTaken_HookPanicsInSettle_CallerGetsIt(t *testing.T) {
+	withRedis(t, func(t *testing.T, f *fixture) {
+		panics := true
+		client := rratelimiter.New(f.Conn, rratelimiter.WithObserver(&rratelimiter.Observer{
+			Decision: func(_ context.Context, d rratelimiter.DecisionInfo) {
+				if d.Charged && d.Name == "a" && panics {
+					panic("a hook")
+				}
+			},
+		}))
+		a := New(client, "a", FixedWindow{9, time.Hour, false})
+		b := New(client, "b", FixedWindow{9, time.Hour, false}, InFlight{5, time.Hour, false})
+		var taken Taken
+		takeAll(t, &taken, 1, a)
+		takeAll(t, &taken, 1, b)
+		assert.PanicsWithValue(t, "a hook", func() { _ = taken.Settle(t.Context(), 3, 4) })
+		assert.Equal(t, []int64{5, 5}, remainingOf(t, b))
+		panics = false
+		require.NoError(t, taken.Settle(t.Context()))
+		assert.Equal(t, []int64{6}, remainingOf(t, a))
+		require.NoError(t, taken.Settle(t.Context()))
+		assert.Equal(t, []int64{6}, remainingOf(t, a))
 	})
 }

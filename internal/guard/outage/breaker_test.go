@@ -18,6 +18,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/engine"
+	"github.com/rratelimiter/rratelimiter/internal/hold"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/internal/redistest/fake"
 	"github.com/rratelimiter/rratelimiter/limit"
@@ -192,6 +193,24 @@ func TestOnRedisChange_CallbackPanics_StateIsKept(t *testing.T) {
 		assert.Equal(t, limit.Acquired, g.Decide(t.Context(), q).Result)
 		assert.Equal(t, 2, calls)
 	})
+}
+
+// TestOnRedisChange_PanicsAtGrant_PlaceReturns: the caller whose grant ended an outage does not get it.
+func TestOnRedisChange_PanicsAtGrant_PlaceReturns(t *testing.T) {
+	g, returned := New(deadline, func(_ string, up bool, _ error) {
+		if up {
+			panic("a callback")
+		}
+	}), 0
+	b := g.breakerOf(newRedis())
+	b.state.Store(nodeDown)
+	granted := Answered(limit.Acquired, nil)
+	granted.Decision.Allowed = true
+	granted.Receipt.Hold = hold.Local(func() { returned++ })
+	assert.PanicsWithValue(t, "a callback", func() { b.answered(t.Context(), newRedis(), granted) })
+	assert.Equal(t, 1, returned)
+	b.answered(t.Context(), newRedis(), granted)
+	assert.Equal(t, 1, returned)
 }
 
 // nameless is a limiter of a user's type, whose method Name may take a lock of the program.

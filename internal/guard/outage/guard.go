@@ -178,7 +178,14 @@ func (q *Ask) answer(r *engine.Result) (a Answer) {
 func (b *breaker) answered(ctx context.Context, l Limiter, a Answer) Answer {
 	if a.Decision.Allowed {
 		if a.Result = limit.Acquired; !a.fromMemory {
+			reported := false
+			defer func() { // a callback may panic, and then the caller does not get the answer
+				if !reported {
+					a.Receipt.Hold.Return()
+				}
+			}()
 			b.recordUp(l)
+			reported = true
 		}
 		return a
 	}
