@@ -71,6 +71,9 @@ type Outcome struct {
 	Rivals  Rivals
 	Turn    bool // the lag of the Forecast leaves permits to other programs: no deadline of a waiter ends it
 
+	// Unknown reports that the call has failed after it may have run, so what it granted is unknown.
+	Unknown bool
+
 	Lost        []*Request // granted, and their callers have left
 	LostPermits int64      // of these
 	Granted     int64      // the permits of all granted requests, Lost included

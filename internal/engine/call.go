@@ -65,9 +65,11 @@ func (l *Limiter) attempt(ctx context.Context, b *Batch) error {
 	}
 	for calls := 1; ; calls++ {
 		script, keys := l.Protocol.Script(b)
+		b.Unknown = true // until there is an answer: the Redis client or a clock may panic
 		message, err := script.Exec(ctx, g.redis, b.Before, keys, b.Args)
 		b.Before = nil
 		b.replied = time.Now()
+		b.Unknown = err == nil || redisx.ReplyLost(err)
 		if err != nil && b.Claim.ID != "" && redisx.Refused(err) {
 			g.unclaimed.Store(int64(time.Since(g.began) + unclaimedFor))
 			b.Claim = Claim{}
@@ -87,6 +89,7 @@ func (l *Limiter) attempt(ctx context.Context, b *Batch) error {
 		}
 		b.Reply = message
 		again, err := l.Protocol.Answer(b, message)
+		b.Unknown = false
 		if b.Rivals.Moved > 0 { // the way to Redis is part of it
 			b.begins = b.asked.Add(min(b.Rivals.Moved, time.Since(b.asked)/2))
 		}
@@ -156,10 +159,9 @@ func (l *Limiter) refundLost(ctx context.Context, b *Batch) {
 
 // finishRequests makes the answers of a batch final: its permits are counted, and its granted requests have their
 // receipts. A waiter that was denied keeps its place. What a request holds whose caller has left is returned, and so
-// is what it may hold if the reply was lost. The entry of the batch, if it has one, is locked.
+// is what it may hold if that is unknown. The entry of the batch, if it has one, is locked.
 func (l *Limiter) finishRequests(b *Batch) {
 	err := b.err
-	replyLost := err != nil && redisx.ReplyLost(err)
 	for i, r := range b.Requests {
 		if err == nil && r.Allowed {
 			b.Granted += r.Granted
@@ -170,7 +172,7 @@ func (l *Limiter) finishRequests(b *Batch) {
 			b.Lost = append(b.Lost, r)
 			b.LostPermits += r.Granted
 			l.Protocol.Hold(b, i, r.Granted).Return()
-		} else if replyLost {
+		} else if err != nil && b.Unknown {
 			l.Protocol.Hold(b, i, r.Most()).Return()
 		}
 	}

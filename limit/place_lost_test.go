@@ -1,0 +1,61 @@
+package limit
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+)
+
+// around is a client whose next call is made by a function, if that is set.
+type around struct {
+	rueidis.Client
+	next atomic.Pointer[func(send func() rueidis.RedisResult) rueidis.RedisResult]
+}
+
+func (a *around) Do(ctx context.Context, c rueidis.Completed) rueidis.RedisResult {
+	send := func() rueidis.RedisResult { return a.Client.Do(ctx, c) }
+	if next := a.next.Swap(nil); next != nil {
+		return (*next)(send)
+	}
+	return send()
+}
+
+func (a *around) set(next func(send func() rueidis.RedisResult) rueidis.RedisResult) {
+	a.next.Store(&next)
+}
+
+// TestInFlight_PanicAfterTheReply_PlaceReturns: of a hook of rueidis, or of the clock. One before the call has taken
+// nothing.
+func TestInFlight_PanicAfterTheReply_PlaceReturns(t *testing.T) {
+	withRedis(t, func(t *testing.T, f *fixture) {
+		policy := InFlight{2, time.Hour, true}
+		conn, panics := &around{Client: f.Conn}, 0 // the reading of the clock that panics
+		own := New(rratelimiter.New(conn, rratelimiter.WithClock(func() time.Time {
+			if panics--; panics == 0 {
+				panic("a clock")
+			}
+			return time.Now()
+		})), "name", policy)
+		takeAll(t, new(Taken), 1, own) // Redis has the script
+		for _, reading := range []int{0, 1, 2} {
+			if panics = reading; reading == 0 {
+				conn.set(func(send func() rueidis.RedisResult) rueidis.RedisResult {
+					send()
+					panic("a hook")
+				})
+			}
+			var taken Taken
+			require.Panics(t, func() { _, _ = taken.Take(context.Background(), 1, own) }, reading)
+			require.NoError(t, taken.Settle(t.Context()))
+			time.Sleep(time.Second)
+			assert.Equal(t, []int64{1}, remainingOf(t, New(f.client, "name", policy)), reading)
+		}
+	})
+}
