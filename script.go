@@ -130,7 +130,7 @@ func (p *protocol) pages(ctx context.Context, script *redisx.Script, args []stri
 // runInt runs a script that replies a number and changes the limiters with the changed keys.
 func (p *protocol) runInt(ctx context.Context, changed []string, script *redisx.Script, keys []string,
 	args ...string) (int64, error) {
-	message, err := engine.Change(ctx, p.client.engine, changed,
+	message, err := engine.RunChange(ctx, p.client.engine, changed,
 		func(ctx context.Context) (rueidis.RedisMessage, error) {
 			return p.eval(ctx, nil, script, keys, args)
 		})

@@ -129,7 +129,7 @@ const fullFor = engine.LongestCall
 func (p *protocol) Answer(b *engine.Batch, message rueidis.RedisMessage) (again bool, err error) {
 	if message.IsInt64() { // -1: none was granted
 		if p.plan.expires {
-			p.plan.client.Engine.Denied()
+			p.plan.client.Engine.CountDenial()
 		}
 		return false, nil
 	}
@@ -310,7 +310,7 @@ func (p *protocol) refund(ctx context.Context, permits int64, of grant) error {
 	if !has(p.members, "release") { // as of a Pause, or of Redisson's layout
 		return nil
 	}
-	_, err := engine.Refund(ctx, p.plan.client.Engine, p.dependsOn, p.returning(permits, of))
+	_, err := engine.RunRefund(ctx, p.plan.client.Engine, p.dependsOn, p.returning(permits, of))
 	if errors.Is(err, redisx.ErrRanBefore) {
 		return nil
 	}

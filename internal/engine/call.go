@@ -60,7 +60,7 @@ func (l *Limiter) attempt(ctx context.Context, b *Batch) error {
 	}
 	l.Protocol.Arguments(b, now)
 	if g.hooked {
-		b.dated, b.version = now.Truncate(l.tick()), g.changes.version(l.DependsOn)
+		b.dated, b.version = now.Truncate(l.tick()), g.changes.versionOf(l.DependsOn)
 		l.beginCall(b)
 	}
 	for calls := 1; ; calls++ {

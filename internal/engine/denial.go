@@ -135,7 +135,7 @@ func (l *Limiter) denyUntil(ask Ask, deadline time.Time, result *Result) error {
 func (l *Limiter) denial(permits int64) (d *denial, since time.Duration) {
 	g := l.Engine
 	if d = g.denials.get(l.ID); d == nil || permits < d.Denied || d.isAbove(permits) ||
-		d.version != g.changes.version(l.DependsOn) {
+		d.version != g.changes.versionOf(l.DependsOn) {
 		return nil, 0
 	}
 	since, age := l.since(&d.knowledge)
@@ -172,7 +172,7 @@ func (l *Limiter) remember(b *Batch) {
 		g.changes.raise(l.DependsOn)
 		k.version += uint64(len(l.DependsOn)) // its own denial counts them
 	}
-	if k.Forecast == nil || k.Denied == 0 || k.version != g.changes.version(l.DependsOn) {
+	if k.Forecast == nil || k.Denied == 0 || k.version != g.changes.versionOf(l.DependsOn) {
 		return
 	}
 	answer, known := k.Forecast.Denied(k.Denied)

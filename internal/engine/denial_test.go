@@ -148,7 +148,7 @@ func TestDenials_PlacesAreTaken_OldestLeaves(t *testing.T) {
 		}
 		remember := func(id string, after time.Duration) {
 			b := deniedNow(g, 1, after)
-			b.version = g.changes.version([]string{id})
+			b.version = g.changes.versionOf([]string{id})
 			named(g, id).remember(b)
 			time.Sleep(time.Millisecond)
 		}

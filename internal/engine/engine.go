@@ -99,7 +99,9 @@ func New(s Settings) *Engine {
 	g.Nodes = redisx.NewNodes(s.Redis)
 	g.requests.New = func() any { return new(Request) }
 	g.batches.New = func() any { return &Batch{Full: g.denials != nil} }
-	g.lone.New = g.newLone
+	g.lone.New = func() any {
+		return &Batch{Requests: []*Request{new(Request)}, Full: g.denials != nil, done: make(chan struct{}, 1)}
+	}
 	g.registry.active.seed = maphash.MakeSeed()
 	if s.Denials > 0 {
 		g.denials = &denials{maxAge: s.Denials, seed: maphash.MakeSeed()}
@@ -133,8 +135,8 @@ func (g *Engine) Now() time.Time {
 // lookEvery is how many denials pass between two that look at the expiry of their key.
 const lookEvery = 64
 
-// Denied counts a denial whose reply has no expiry.
-func (g *Engine) Denied() { g.looks.Add(1) }
+// CountDenial counts a denial whose reply has no expiry.
+func (g *Engine) CountDenial() { g.looks.Add(1) }
 
 // Look reports whether a call has to look at the expiry of its key: one denial in 64 does.
 func (g *Engine) Look() bool {
@@ -171,7 +173,7 @@ type Limiter struct {
 	ID         string
 	Name       string   // in errors
 	Policy     string   // for an Observer
-	DependsOn  []string // the keys whose changes affect it, at least one: see Change
+	DependsOn  []string // the keys whose changes affect it, at least one: see RunChange
 	Protocol   Protocol
 	Prefetches bool          // its script can prefetch permits
 	Tick       time.Duration // the precision of the time in its calls; 0 for a millisecond

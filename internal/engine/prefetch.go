@@ -75,7 +75,7 @@ func (l *Limiter) expire(e *entry, h *prefetchSet) {
 		if s := h.prefetches[i]; !s.expired(now) && s.unused > 0 {
 			kept = append(kept, s)
 		} else {
-			h.refund(&s, nil)
+			h.returnUnused(&s, nil)
 		}
 	}
 	clear(h.prefetches[len(kept):])
@@ -305,7 +305,7 @@ func (h *prefetchSet) add(b *Batch, fetch *transfer) (refunded bool) {
 	clear(b.Lost)
 	b.Lost = b.Lost[:0]
 	if h.revokes != b.revokes || s.expired(now) {
-		h.refund(&s, fetch)
+		h.returnUnused(&s, fetch)
 		return true
 	}
 	// Redis may have granted those of calls beside it after the prefetch.
@@ -381,9 +381,9 @@ func await(ctx context.Context, all []*transfer) {
 	}
 }
 
-// refund returns the unused permits of a prefetch to Redis, on a goroutine of its own. If that fails, they expire. It
+// returnUnused returns the unused permits of a prefetch to Redis, on a goroutine of its own. If that fails, they expire. It
 // ends the transfer that has fetched the prefetch, or a new one if that is nil. It returns nil if no permit is unused.
-func (h *prefetchSet) refund(s *activePrefetch, t *transfer) *transfer {
+func (h *prefetchSet) returnUnused(s *activePrefetch, t *transfer) *transfer {
 	permits, refund := s.unused, s.Refund
 	if s.unused = 0; permits == 0 {
 		return nil
@@ -413,7 +413,7 @@ func (h *prefetchSet) revokeFor(permits int64) []*transfer {
 func (h *prefetchSet) revoke() (all []*transfer) {
 	h.revokes++
 	for i := range h.prefetches {
-		if t := h.refund(&h.prefetches[i], nil); t != nil {
+		if t := h.returnUnused(&h.prefetches[i], nil); t != nil {
 			all = append(all, t)
 		}
 	}

@@ -228,7 +228,7 @@ func TestChange_PrefetchInTransit_WaitsForIt(t *testing.T) {
 				return nil
 			}}, 5, time.Now()})
 			time.Sleep(10 * time.Millisecond)
-			_, err := Change(t.Context(), l.Engine, l.DependsOn, func(context.Context) (any, error) {
+			_, err := RunChange(t.Context(), l.Engine, l.DependsOn, func(context.Context) (any, error) {
 				assert.True(t, returned)
 				e.mu.Lock()
 				defer e.mu.Unlock()
@@ -251,7 +251,7 @@ func TestChange_PrefetchCannotBeReturned_GoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := named(New(Settings{Prefetch: time.Hour}), "a")
 		h := &prefetchSet{keys: l.DependsOn, transfers: &l.Engine.transfers}
-		h.refund(&activePrefetch{unused: 5, Prefetch: Prefetch{Refund: func(context.Context, int64) error {
+		h.returnUnused(&activePrefetch{unused: 5, Prefetch: Prefetch{Refund: func(context.Context, int64) error {
 			time.Sleep(time.Minute)
 			return nil
 		}}}, nil)
@@ -268,7 +268,7 @@ func TestChange_PrefetchCannotBeReturned_GoesOn(t *testing.T) {
 func TestChange_PrefetchArrivesMeanwhile_IsReturned(t *testing.T) {
 	l, e := prefetched()
 	returned := int64(0)
-	_, err := Change(t.Context(), l.Engine, l.DependsOn, func(context.Context) (any, error) {
+	_, err := RunChange(t.Context(), l.Engine, l.DependsOn, func(context.Context) (any, error) {
 		refund := func(_ context.Context, permits int64) error {
 			returned = permits
 			return nil

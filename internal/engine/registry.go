@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"hash/maphash"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -141,4 +142,52 @@ func (x *index) of(key string) []*entry {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return slices.Clone(x.get(key))
+}
+
+// changes counts the changes of limiters by this Client, by a hash of their keys. Few keys share a counter: then a
+// change of one has Redis asked once more for the other. A nil *changes counts nothing.
+type changes struct {
+	seed   maphash.Seed
+	counts [1 << 14]keyChanges
+}
+
+// keyChanges counts the changes of the keys with one hash.
+type keyChanges struct {
+	ended    atomic.Uint32
+	inFlight atomic.Int32
+}
+
+func (c *changes) of(key string) *keyChanges {
+	return &c.counts[maphash.String(c.seed, key)%uint64(len(c.counts))]
+}
+
+// versionOf returns a number that grows with each change of these keys.
+func (c *changes) versionOf(keys []string) (version uint64) {
+	if c != nil {
+		for _, key := range keys {
+			version += uint64(c.of(key).ended.Load())
+		}
+	}
+	return version
+}
+
+// raise counts a change of these keys, which ends what was known of the limiters that depend on them.
+func (c *changes) raise(keys []string) {
+	if c != nil {
+		for _, key := range keys {
+			c.of(key).ended.Add(1)
+		}
+	}
+}
+
+// addInFlight adds to the number of changes of these keys that are in flight.
+func (c *changes) addInFlight(keys []string, more int32) {
+	for _, key := range keys {
+		c.of(key).inFlight.Add(more)
+	}
+}
+
+// areInFlight reports whether a change of one of these keys is in flight.
+func (c *changes) areInFlight(keys []string) bool {
+	return slices.ContainsFunc(keys, func(key string) bool { return c.of(key).inFlight.Load() > 0 })
 }

@@ -183,11 +183,6 @@ func (l *Limiter) endLone(ctx context.Context, b *Batch, activity *atomic.Int32)
 	}
 }
 
-// newLone returns a batch for a lone call.
-func (g *Engine) newLone() any {
-	return &Batch{Requests: []*Request{new(Request)}, Full: g.denials != nil, done: make(chan struct{}, 1)}
-}
-
 // takeResult takes the result out of a request, whose caller it is, and clears the request for the next one.
 func (l *Limiter) takeResult(ctx context.Context, r *Request, result *Result) error {
 	err := r.Err
