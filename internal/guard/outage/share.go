@@ -164,21 +164,11 @@ func (b *buckets) updateLocked(keys []bucketKey, now int64, update func(i int, o
 
 // fitLocked reports whether there is room for the buckets that are missing. The lock is held.
 func (b *buckets) fitLocked(keys []bucketKey, now int64) bool {
-	if len(b.all)+len(keys) <= maxBuckets {
-		return true
-	}
-	missing := func() (n int) {
-		for _, key := range keys {
-			if _, exists := b.all[key]; !exists {
-				n++
-			}
-		}
-		return n
-	}
-	if len(b.all)+missing() > maxBuckets {
+	if len(b.all)+len(keys) > maxBuckets {
 		b.sweepLocked(now)
 	}
-	return len(b.all)+missing() <= maxBuckets
+	isMissing := func(key bucketKey) bool { return b.all[key].full == 0 }
+	return len(b.all)+len(keys) <= maxBuckets || !slices.ContainsFunc(keys, isMissing)
 }
 
 // sweepIfDue sweeps if a sweep is due.
