@@ -31,11 +31,11 @@ var ceilings = []struct {
 	{"Keyed.TryAcquire", 30, 8},
 	{"Limiter.TryAcquire", 33, 12},
 	{"Keyed.TryAcquire, context that ends", 34, 8},
-	{"Acquire, which waits", 96, 17},
-	{"httplimit.Middleware(Each), a request", 110, 21},
+	{"Acquire, which waits", 94, 14},
+	{"httplimit.Middleware(Each), a request", 110, 19},
 	{"rules, a reload", 109, 19},
 	{"rules, a file compiled for a middleware", 55, 22},
-	{"rules, a request", 140, 31},
+	{"rules, a request", 137, 27},
 }
 
 // The most stack that a lone call uses until it reaches the Redis client.
