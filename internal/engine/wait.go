@@ -81,11 +81,7 @@ func (l *Limiter) wait(ctx context.Context, ask Ask, deadline time.Time, result 
 	for {
 		select {
 		case <-w.done:
-			*result = w.Result // before a hook, which may panic
-			if w.call != nil {
-				w.call.report(ctx, l)
-			}
-			return w.forPermits, w.Err
+			return w.forPermits, l.takeResult(ctx, &w.Request, result)
 		case <-ctx.Done():
 			if left, _ := withdraw(e, w, result); left {
 				return w.forPermits, ctx.Err()
