@@ -19,7 +19,7 @@ type defect struct {
 	test           string // that finds it
 }
 
-const answer = "func (w *wire) Answer(b *engine.Batch, message rueidis.RedisMessage) (again bool, err error) {\n"
+const answer = "func (p *protocol) Answer(b *engine.Batch, message rueidis.RedisMessage) (again bool, err error) {\n"
 
 // kept is a variable, and twice the text that sometimes replaces a reply by the one in it.
 const (
@@ -41,8 +41,8 @@ default:
 var defects = map[string]defect{
 	"a grant is dropped": {"internal/include/grant.lua", "failed = redis.pcall('ZADD', permitsKey, grantedAt, member)", "failed = 1",
 		"TestLimiter_GoClients"},
-	"a prefetch is used 1 ms after its end": {"internal/engine/prefetch.go", "return s.Lasts - max(",
-		"return s.Lasts + time.Millisecond - max(", "TestPrefetched"},
+	"a prefetch is used 1 ms after its end": {"internal/engine/prefetch.go", "return s.Lasts - elapsed(",
+		"return s.Lasts + time.Millisecond - elapsed(", "TestPrefetched"},
 	"a reply is delivered twice": {"reply.go", answer, kept + answer + twice, "TestLimiter_GoClients"},
 }
 
