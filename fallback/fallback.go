@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/engine"
 	"github.com/rratelimiter/rratelimiter/internal/guard/gate"
 	"github.com/rratelimiter/rratelimiter/internal/guard/outage"
 	"github.com/rratelimiter/rratelimiter/internal/inside"
@@ -147,3 +148,53 @@ func (l *Limiter) decide(ctx context.Context, permits int64, wait time.Duration)
 	}
 	return a, from, err
 }
+
+// Option is a setting of [New].
+type Option func(*settings)
+
+type settings struct{ gate.Settings }
+
+// OnFailure sets the failure mode.
+func OnFailure(mode limit.FailureMode) Option {
+	return common(gate.OnFailure("fallback", mode))
+}
+
+// Deadline sets the time that Redis has for one answer, 500 ms by default. The wait for
+// permits is not part of it: while callers wait, Redis is asked once in each Deadline whether it is
+// there.
+func Deadline(d time.Duration) Option { return common(gate.Deadline("fallback", d)) }
+
+// OnRedisChange sets a callback for each outage of a node of Redis. up is false with the error that began
+// it, and true at its end. err is then nil if the node answers, and reports if its slots have moved to
+// another node instead. node is the address of the node, empty if it is unknown. Calls come in
+// order, one at a time.
+func OnRedisChange(changed func(node string, up bool, err error)) Option {
+	return common(func(s *gate.Settings) { s.Changed = changed })
+}
+
+func common(change gate.Setting) Option { return func(s *settings) { change(&s.Settings) } }
+
+// Name returns the name of the wrapped limiter, "" without one. With it, a [limit.Taken] takes from a
+// Limiter: Settle settles with Redis, or with the local share, depending on which granted. What the
+// mode [limit.Open] granted needs no settlement.
+func (l *Limiter) Name() string {
+	if l.limiter == nil {
+		return ""
+	}
+	return l.limiter.Name()
+}
+
+// sealed is the ofTaken of a Limiter.
+type sealed = inside.Sealed
+
+// ofTaken is a Limiter as a limit.Taken calls it.
+type ofTaken Limiter
+
+// Take takes permits, or waits for them as TakeWithin and Acquire do.
+func (l *ofTaken) Take(ctx context.Context, permits int64, wait time.Duration) (engine.Answer, receipt.Receipt, error) {
+	a, _, err := (*Limiter)(l).decide(ctx, permits, wait)
+	return engine.Answer(a.Decision), a.Receipt, err
+}
+
+// Wrapped returns the limiter that Redis decides by.
+func (l *ofTaken) Wrapped() any { return l.limiter }
