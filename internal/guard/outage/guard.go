@@ -289,17 +289,10 @@ func handleOf(l Limiter) (inside.Handle, error) {
 	return nil, fmt.Errorf("%w: open the limiter: a %T is zero", rratelimiter.ErrNoClient, l)
 }
 
-// IsNil reports whether l is nil or holds a nil value.
+// IsNil reports whether l is nil or holds a nil pointer.
 func IsNil(l Limiter) bool {
-	if l == nil {
-		return true
-	}
 	v := reflect.ValueOf(l)
-	switch v.Kind() {
-	case reflect.Pointer, reflect.Func, reflect.Map, reflect.Slice, reflect.Chan:
-		return v.IsNil()
-	}
-	return false
+	return l == nil || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
 // chargeOf returns the call that charges more permits, nil if the limiter has none.
