@@ -67,8 +67,7 @@ func (g *Guard) breakerOf(l Limiter) *breaker {
 	on := nodeOf(l, false)
 	b, ok := g.breakers.Load(on)
 	if !ok {
-		b, _ = g.breakers.LoadOrStore(on, &breaker{clock: clock{time.Now()}, node: on, deadlines: &g.deadlines,
-			reports: g.reports, waiters: &g.waiters})
+		b, _ = g.breakers.LoadOrStore(on, &breaker{clock: clock{time.Now()}, node: on, guard: g})
 	}
 	return b.(*breaker) //nolint:errcheck,forcetypeassert // nothing else is there
 }
@@ -76,10 +75,8 @@ func (g *Guard) breakerOf(l Limiter) *breaker {
 // breaker is a circuit breaker for the calls to a node of Redis, see the package. It starts as up.
 type breaker struct {
 	clock
-	node      node
-	deadlines *atomic.Int64 // of the Guard
-	reports   *reports
-	waiters   *waiters
+	node  node
+	guard *Guard
 
 	state      atomic.Int32 // only changeLocked sets it
 	lastAnswer atomic.Int64 // its time, 0 for none
@@ -112,14 +109,12 @@ type clock struct{ start time.Time }
 
 func (c clock) now() int64 { return int64(time.Since(c.start)) + 1 }
 
-func (b *breaker) deadline() time.Duration { return time.Duration(b.deadlines.Load()) }
-
 func (b *breaker) isDown() bool { return b.state.Load() == nodeDown }
 
 // isSilent reports whether Redis has answered no call for the time of the deadline.
 func (b *breaker) isSilent() bool {
 	last := b.lastAnswer.Load()
-	return last == 0 || b.now()-last >= int64(b.deadline())
+	return last == 0 || b.now()-last >= int64(b.guard.Deadline())
 }
 
 // changeLocked changes the state. A node that has just answered does not go down. The prober of a node that is not
@@ -143,7 +138,7 @@ func (b *breaker) changeLocked(to int32, err error) {
 		return
 	}
 	if to == nodeDown {
-		b.waiters.end(b, time.Now())
+		b.guard.waiters.end(b, time.Now())
 	}
 	b.reportLocked(to != nodeDown, err)
 }
@@ -153,10 +148,10 @@ func (b *breaker) reportLocked(up bool, err error) {
 	if !up {
 		b.address = b.node.address()
 	}
-	b.reports.add(transition{b.address, up, err})
+	b.guard.reports.add(transition{b.address, up, err})
 	b.mu.Unlock()
 	defer b.mu.Lock()
-	b.reports.run()
+	b.guard.reports.run()
 }
 
 // allows reports whether a request may ask Redis. While that is down, only the prober asks. If it has ended, or
@@ -171,7 +166,7 @@ func (b *breaker) allows(ctx context.Context, l Limiter) bool {
 	if b.probeLocked() { // after a minute without requests: the prober keeps the others back
 		return true
 	}
-	stuck := b.lastRequest >= b.prober.due+10*int64(b.deadline())
+	stuck := b.lastRequest >= b.prober.due+10*int64(b.guard.Deadline())
 	if stuck {
 		b.prober.due = b.lastRequest
 	}
@@ -206,7 +201,7 @@ func (b *breaker) recordUp(l Limiter) {
 // moved returns a movedError if an answer to a call of a limiter was that of another node, to which its calls
 // go now.
 func (b *breaker) moved(l Limiter) error {
-	if now := nodeNow(l, b.deadline()); now != b.node {
+	if now := nodeNow(l, b.guard.Deadline()); now != b.node {
 		return &movedError{b.node, now}
 	}
 	return nil

@@ -55,7 +55,7 @@ func (b *breaker) explain(l Limiter, err error) error {
 		return err
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		err = fmt.Errorf("no answer within %v: %w", b.deadline(), err)
+		err = fmt.Errorf("no answer within %v: %w", b.guard.Deadline(), err)
 	}
 	return &callError{l.Name(), b.node, err}
 }

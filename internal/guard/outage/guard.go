@@ -33,7 +33,7 @@ import (
 // Redis, and the number of waiters. It is safe for concurrent use.
 type Guard struct {
 	deadlines atomic.Int64 // nanoseconds: of calls and probes
-	reports   *reports
+	reports   reports
 	breakers  sync.Map // node to *breaker
 	local     buckets
 	waiting   atomic.Int64
@@ -48,7 +48,7 @@ type Changed = func(node string, up bool, err error)
 // order. No lock is held. The request or the prober that observes the change calls it, or a goroutine that is in
 // the callback of an earlier one.
 func New(deadline time.Duration, changed Changed) *Guard {
-	g := &Guard{reports: &reports{changed: changed}, local: buckets{clock: clock{time.Now()}}}
+	g := &Guard{reports: reports{changed: changed}, local: buckets{clock: clock{time.Now()}}}
 	g.SetDeadline(deadline)
 	return g
 }

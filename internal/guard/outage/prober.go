@@ -31,7 +31,7 @@ func (b *breaker) probeLocked() bool {
 	if b.prober.due != 0 {
 		return false
 	}
-	b.prober = prober{due: b.now(), pause: b.deadline()}
+	b.prober = prober{due: b.now(), pause: b.guard.Deadline()}
 	go b.probeOnce()
 	return true
 }
@@ -85,7 +85,7 @@ func (b *breaker) next() (target, time.Duration) {
 		b.prober = prober{}
 		return target{}, 0
 	}
-	b.prober.due, b.prober.pause = now+int64(pause), max(b.deadline(), min(2*pause, maxProbePause))
+	b.prober.due, b.prober.pause = now+int64(pause), max(b.guard.Deadline(), min(2*pause, maxProbePause))
 	return b.target, pause
 }
 
@@ -117,7 +117,7 @@ func (b *breaker) observe(on target, err error) {
 
 // probe probes Redis for a target.
 func (b *breaker) probe(on target) error {
-	ctx, cancel := context.WithTimeout(on.ctx, b.deadline())
+	ctx, cancel := context.WithTimeout(on.ctx, b.guard.Deadline())
 	defer cancel()
 	return probe(ctx, on.limiter)
 }
