@@ -29,7 +29,8 @@ func Prefetched(rate int64, interval, prefetch time.Duration) porcupine.Model {
 			return state.(prefetched).step(input.(Input), output.(Output), rate, interval, prefetch)
 		},
 		Equal: func(a, b any) bool {
-			return a.(prefetched).released == b.(prefetched).released && slices.Equal(a.(prefetched).grants, b.(prefetched).grants)
+			x, y := a.(prefetched), b.(prefetched)
+			return x.released == y.released && slices.Equal(x.grants, y.grants)
 		},
 		DescribeOperation: describe,
 		DescribeState:     func(state any) string { return fmt.Sprintf("%+v", state) },
@@ -47,7 +48,8 @@ func (l prefetched) since(at int64) (permits int64) {
 	return permits
 }
 
-func (l prefetched) step(in Input, out Output, rate int64, interval, prefetch time.Duration) (ok bool, next prefetched) {
+func (l prefetched) step(in Input, out Output, rate int64, interval, prefetch time.Duration) (ok bool,
+	next prefetched) {
 	next = prefetched{slices.Clone(l.grants), l.released}
 	free := rate - l.since(in.To/1000-interval.Milliseconds())
 	switch in.Call {

@@ -44,7 +44,8 @@ func leasing(f *redistest.Fixture, seed uint64) (*History, porcupine.Model) {
 	each(seed, 4, func(c *caller) {
 		for i := range 3 * len(phases) {
 			phase := phases[i%len(phases)]
-			at := begin.Add(time.Duration(i/len(phases)*2)*(interval+prefetch) + phase.prefetches*prefetch + phase.intervals*interval)
+			round := time.Duration(i/len(phases)*2) * (interval + prefetch)
+			at := begin.Add(round + phase.prefetches*prefetch + phase.intervals*interval)
 			// Limiters count in milliseconds, and calls begin anywhere in one.
 			time.Sleep(time.Until(at.Add(time.Duration(c.random.IntN(12)) * time.Millisecond / 4)))
 			limiter := all[max(0, c.random.IntN(5)-2)] // mostly of the first Client

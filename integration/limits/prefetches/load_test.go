@@ -162,7 +162,8 @@ func (l *load) finish() {
 	worst, worstKept := ledger.Worst(all, interval), ledger.Worst(kept, interval)
 	l.t.Logf("%d grants of Go, %d of them from prefetches, %d of Java; the fullest window held %d of %d, %d permits "+
 		"may have been lost; %d errors",
-		len(l.goBooks.Grants()), l.prefetched.Load(), len(l.javas.Grants()), worst.Permits, rate, lost, len(l.goBooks.Failures()))
+		len(l.goBooks.Grants()), l.prefetched.Load(), len(l.javas.Grants()), worst.Permits, rate, lost,
+		len(l.goBooks.Failures()))
 	require.LessOrEqual(l.t, worstKept.Permits, int64(rate), "the window from %v, without what may be lost",
 		worstKept.Start)
 	require.LessOrEqual(l.t, worst.Permits, rate+lost, "the window from %v", worst.Start)
