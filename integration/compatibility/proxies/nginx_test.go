@@ -134,7 +134,7 @@ const limitReqConf = nginxHead + `
 }
 `
 
-// TestNginx_LimitReq_IsAPolicy: 30 requests at once get the same from nginx and from a middleware.
+// TestNginx_LimitReq_IsAPolicy: 60 requests at once get the same from nginx and from a middleware.
 func TestNginx_LimitReq_IsAPolicy(t *testing.T) {
 	conn := servers.Connect(t, rueidis.ClientOption{InitAddress: []string{servers.Single(t).Addr()}, DisableCache: true})
 	client := rratelimiter.New(conn)
@@ -149,29 +149,30 @@ func TestNginx_LimitReq_IsAPolicy(t *testing.T) {
 	ours := httptest.NewServer(mux)
 	defer ours.Close()
 	theirs := nginxAt(t, limitReqConf, "UPSTREAM", strings.TrimPrefix(upstream.URL, "http://"))
-	for _, path := range []string{"/nodelay", "/delay"} {
+	for path, least := range map[string]int{"/nodelay": 19, "/delay": 15} { // a busy machine may end a wait
 		for _, at := range []string{theirs, ours.URL} {
-			served, took := 0, time.Duration(0)
+			served, took, late := 0, time.Duration(0), time.Duration(0)
 			var mu sync.Mutex
 			var all sync.WaitGroup
 			begin := time.Now()
-			for range 30 {
+			for range 60 {
 				all.Go(func() {
-					if strings.HasPrefix(get(t, at+path, ""), "200") {
-						mu.Lock()
-						defer mu.Unlock()
+					granted := strings.HasPrefix(get(t, at+path, ""), "200")
+					mu.Lock()
+					defer mu.Unlock()
+					if granted {
 						served, took = served+1, time.Since(begin)
+					} else {
+						late = time.Since(begin)
 					}
 				})
 			}
 			all.Wait()
-			t.Log(at+path, served, took)
-			assert.InDelta(t, 21, served, 2)
-			if path == "/delay" {
-				assert.InDelta(t, 2, took.Seconds(), 0.4)
-			} else {
-				assert.Less(t, took, time.Second)
-			}
+			t.Log(at+path, served, took, late)
+			assert.GreaterOrEqual(t, served, least)
+			assert.LessOrEqual(t, served, 23+int(10*late.Seconds()), "with what came free until the last refusal")
+			paced := time.Duration(served-1)*time.Second/10 - 400*time.Millisecond
+			assert.Equal(t, path == "/delay", took >= paced)
 		}
 	}
 }

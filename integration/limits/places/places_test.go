@@ -214,12 +214,13 @@ func TestInFlight_Crashes_NoMorePlacesThanPermits(t *testing.T) {
 	back := time.Now()
 	calls += server.Calls(t, "evalsha")
 	for l := open(servers.Connect(t, option(server.Addr()))); ; time.Sleep(10 * time.Millisecond) {
+		waited := time.Since(back)
 		each, err := l.Peek(t.Context())
 		require.NoError(t, err)
 		if each[0].Remaining == places {
 			break
 		}
-		require.Less(t, time.Since(back), lease+100*time.Millisecond, "%d places are not back", places-each[0].Remaining)
+		require.Less(t, waited, lease+100*time.Millisecond, "%d places are not back", places-each[0].Remaining)
 	}
 	t.Logf("the places were back %v after the last process", time.Since(back).Round(time.Millisecond))
 
