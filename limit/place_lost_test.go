@@ -2,6 +2,9 @@ package limit
 
 import (
 	"context"
+	"errors"
+	"io"
+	"os"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -11,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 // around is a client whose next call is made by a function, if that is set.
@@ -56,6 +60,24 @@ func TestInFlight_PanicAfterTheReply_PlaceReturns(t *testing.T) {
 			require.NoError(t, taken.Settle(t.Context()))
 			time.Sleep(time.Second)
 			assert.Equal(t, []int64{1}, remainingOf(t, New(f.client, "name", policy)), reading)
+		}
+	})
+}
+
+// TestInFlight_ConnectionEnds_PlaceReturns, whatever the error: that of a ping which is not answered is a bare timeout.
+func TestInFlight_ConnectionEnds_PlaceReturns(t *testing.T) {
+	withRedis(t, func(t *testing.T, f *fixture) {
+		conn := &around{Client: f.Conn}
+		l := New(rratelimiter.New(conn), "name", InFlight{2, time.Hour, true})
+		takeAll(t, new(Taken), 1, l) // Redis has the script
+		for _, err := range []error{os.ErrDeadlineExceeded, io.ErrUnexpectedEOF, errors.New("no credentials")} {
+			conn.set(func(send func() rueidis.RedisResult) rueidis.RedisResult {
+				send()
+				return rueidis.NewErrorResult(err)
+			})
+			require.ErrorIs(t, redistest.Err(new(Taken).Take(t.Context(), 1, l)), err)
+			time.Sleep(time.Second)
+			assert.Equal(t, []int64{1}, remainingOf(t, l), err)
 		}
 	})
 }

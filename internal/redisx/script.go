@@ -7,7 +7,6 @@ import (
 	"crypto/sha1"
 	"encoding/hex"
 	"errors"
-	"io"
 	"net"
 	"slices"
 	"strings"
@@ -93,17 +92,22 @@ func (s *Script) execAfter(ctx context.Context, redis rueidis.Client, before []C
 // goroutine, during the call.
 var ErrNoReply = errors.New("rratelimiter: the call that carried this request panicked, or ended its goroutine")
 
-// ReplyLost reports whether a call may have run that has failed with an error: it was sent, or may have been, and
-// Redis has not answered.
+// ReplyLost reports whether a call may have run that has failed with an error. It has not if Redis has refused it, or if
+// it was not sent. A call in flight fails with whatever ended its connection: a bare timeout, an alert of TLS, an error
+// of the program's credentials.
 func ReplyLost(err error) bool {
 	if err == nil {
-		return false // before the allocation for errors.As
+		return false // before the allocations for errors.As
 	}
+	var refused *rueidis.RedisError
 	var network *net.OpError
-	if errors.As(err, &network) {
+	switch {
+	case errors.As(err, &refused), errors.Is(err, rueidis.ErrNoSlot), errors.Is(err, errRedirected):
+		return false
+	case errors.As(err, &network):
 		return network.Op != "dial"
 	}
-	return errors.Is(err, io.EOF) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+	return true
 }
 
 // longestPause bounds how long Again outlives the last caller.

@@ -1,6 +1,13 @@
 package redisx
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"syscall"
 	"testing"
 
 	"github.com/redis/rueidis"
@@ -29,4 +36,27 @@ func TestScript_Unknown_IsSentWithItsText(t *testing.T) {
 		assert.True(t, ok)
 		assert.ErrorContains(t, refused, "NOPERM")
 	})
+}
+
+// TestReplyLost_Errors: unless Redis has refused a call, or it was not sent, it may have run.
+func TestReplyLost_Errors(t *testing.T) {
+	for err, lost := range map[error]bool{
+		nil: false, new(rueidis.RedisError): false, rueidis.Nil: false, rueidis.ErrNoSlot: false, errRedirected: false,
+		&net.OpError{Op: "dial", Err: os.ErrDeadlineExceeded}:  false,
+		&net.OpError{Op: "read", Err: syscall.ECONNRESET}:      true,
+		&net.OpError{Op: "write", Err: syscall.EPIPE}:          true,
+		&net.OpError{Op: "remote error", Err: errors.New("x")}: true, // of TLS
+		os.ErrDeadlineExceeded:                                 true, // of a ping of rueidis
+		io.EOF:                                                 true,
+		io.ErrUnexpectedEOF:                                    true,
+		rueidis.ErrClosing:                                     true,
+		errors.New("no credentials"):                           true, // of rueidis' AuthCredentialsFn
+		context.Canceled:                                       true,
+		context.DeadlineExceeded:                               true,
+	} {
+		assert.Equal(t, lost, ReplyLost(err), "%v", err)
+		if err != nil {
+			assert.Equal(t, lost, ReplyLost(fmt.Errorf("wrapped: %w", err)), "%v", err)
+		}
+	}
 }
