@@ -41,7 +41,7 @@ func (l *Limiter) acquire(ctx context.Context, b *Batch) (err error) {
 			break
 		}
 	}
-	if g, slow := l.Engine, b.replied.Sub(b.asked) >= slowCall; slow != g.slow.Load() {
+	if g, slow := l.Engine, b.replied.Sub(b.sent) >= slowCall; slow != g.slow.Load() {
 		g.slow.Store(slow)
 	}
 	return err
@@ -54,7 +54,7 @@ const slowCall = time.Millisecond
 func (l *Limiter) attempt(ctx context.Context, b *Batch) error {
 	g := l.Engine
 	now := time.Now()
-	b.asked, b.begins = now, now
+	b.sent, b.begins = now, now
 	if g.ownClock || g.now == nil {
 		now = g.Now()
 	}
@@ -91,7 +91,7 @@ func (l *Limiter) attempt(ctx context.Context, b *Batch) error {
 		again, err := l.Protocol.Answer(b, message)
 		b.Unknown = false
 		if b.Rivals.Moved > 0 { // the way to Redis is part of it
-			b.begins = b.asked.Add(min(b.Rivals.Moved, time.Since(b.asked)/2))
+			b.begins = b.sent.Add(min(b.Rivals.Moved, time.Since(b.sent)/2))
 		}
 		if err != nil || !again {
 			return err
@@ -131,10 +131,10 @@ func (b *Batch) Age(g *Engine) func() time.Duration {
 }
 
 // Took returns how long the call took, until its last reply.
-func (b *Batch) Took() time.Duration { return b.replied.Sub(b.asked) }
+func (b *Batch) Took() time.Duration { return b.replied.Sub(b.sent) }
 
 // SentAt returns when the call began.
-func (b *Batch) SentAt() time.Time { return b.asked }
+func (b *Batch) SentAt() time.Time { return b.sent }
 
 // A call ends in one of three ways: endLone, endShared and endQueued. Each makes the answers final, with the entry
 // locked if the batch has one, and then wakes the callers, to whom the requests belong from then on. None waits.
@@ -199,7 +199,7 @@ func (l *Limiter) beginCall(b *Batch) {
 		return
 	}
 	if b.call == nil {
-		b.call = &Call{Limiter: l, began: b.asked}
+		b.call = &Call{Limiter: l, began: b.sent}
 	}
 	permits, _ := b.Wants()
 	b.call.Requests, b.call.Permits = len(b.Requests), permits

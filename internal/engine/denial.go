@@ -33,7 +33,7 @@ type denial struct {
 
 // remains returns how long a denial holds by the clock of the process.
 func (d *denial) remains(now time.Time) time.Duration {
-	return min(d.until, d.maxAge) - elapsed(d.asked, now)
+	return min(d.until, d.maxAge) - elapsed(d.sent, now)
 }
 
 // of returns the places of an ID. Few others have the same.
@@ -56,7 +56,7 @@ func (a *denials) get(id string) *denial {
 func (a *denials) store(d *denial, remains time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if other := a.get(d.id); other != nil && other.asked.After(d.asked) {
+	if other := a.get(d.id); other != nil && other.sent.After(d.sent) {
 		return
 	}
 	places, moves := a.of(d.id), d
@@ -150,7 +150,7 @@ func (l *Limiter) denial(permits int64) (d *denial, since time.Duration) {
 // ahead.
 func (l *Limiter) since(k *knowledge) (since, age time.Duration) {
 	g, now := l.Engine, time.Now()
-	age = elapsed(k.asked, now)
+	age = elapsed(k.sent, now)
 	switch {
 	case g.ServerTime():
 		return age + l.tick(), age // the script rounds the time down
