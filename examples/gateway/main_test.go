@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -85,10 +84,7 @@ func TestGateway_UntrustedPeer_CannotChooseItsAddress(t *testing.T) {
 
 // A request that does not reach the upstream costs nothing.
 func TestGateway_UpstreamIsGone_ReleasesThePermit(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	require.NoError(t, listener.Close())
-	gateway, _ := newGateway(t, "http://"+listener.Addr().String())
+	gateway, _ := newGateway(t, "http://"+redistest.Unused(t))
 	for range 9 {
 		assert.Equal(t, 502, send(gateway, "/").Code)
 	}
@@ -121,14 +117,7 @@ func TestGateway_RedisComesLater_ThenItDecides(t *testing.T) {
 }
 
 func TestRun_Ends_WhenItsContextDoes(t *testing.T) {
-	addresses := make([]string, 2)
-	for i := range addresses {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		require.NoError(t, err)
-		defer listener.Close()
-		addresses[i] = listener.Addr().String()
-		require.NoError(t, listener.Close())
-	}
+	addresses := []string{redistest.Unused(t), redistest.Unused(t)}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- run(ctx, []string{"-listen", addresses[0], "-admin", addresses[1]}, io.Discard) }()

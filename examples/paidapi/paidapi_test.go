@@ -13,6 +13,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 // TestMain lets the test binary be a process of the example.
@@ -26,25 +28,23 @@ func TestMain(m *testing.M) {
 
 // startRedis starts a redis-server and returns its URL.
 func startRedis(t *testing.T) string {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	address := redistest.Unused(t)
+	host, port, err := net.SplitHostPort(address)
 	require.NoError(t, err)
-	_, port, err := net.SplitHostPort(listener.Addr().String())
-	require.NoError(t, err)
-	require.NoError(t, listener.Close())
-	server := exec.Command("redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "", "--dir", t.TempDir())
+	server := exec.Command("redis-server", "--port", port, "--bind", host, "--save", "", "--dir", t.TempDir())
 	require.NoError(t, server.Start(), "install redis-server")
 	t.Cleanup(func() {
 		_ = server.Process.Kill()
 		_ = server.Wait()
 	})
 	require.Eventually(t, func() bool {
-		conn, err := net.Dial("tcp", "127.0.0.1:"+port)
+		conn, err := net.Dial("tcp", address)
 		if err == nil {
 			_ = conn.Close()
 		}
 		return err == nil
 	}, 10*time.Second, 10*time.Millisecond)
-	return "redis://127.0.0.1:" + port
+	return "redis://" + address
 }
 
 var summary = regexp.MustCompile(`(?m)^(without|with) limit.Pause: (\d+) requests served, (\d+) refused, (\d+) banned$`)

@@ -37,7 +37,7 @@ func TestCaddy_ForwardAuth_LimitsRequests(t *testing.T) {
 	program, err := exec.LookPath("caddy")
 	require.NoError(t, err, "no caddy: install it, as make test-proxies does")
 	s := start(t)
-	dir, listen := t.TempDir(), port(freePort(t))
+	dir, listen := t.TempDir(), port(freePort())
 	t.Setenv("XDG_CONFIG_HOME", dir) // where it writes
 	t.Setenv("XDG_DATA_HOME", dir)
 	file := filepath.Join(dir, "Caddyfile")

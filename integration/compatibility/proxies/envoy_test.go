@@ -202,7 +202,7 @@ func TestEnvoy_NegativeHitsAtTheEnd_AreSentForDeniedRequests(t *testing.T) {
 // startEnvoy runs Envoy in front of a service, with a change of its configuration.
 func startEnvoy(t *testing.T, s *service, change func(conf string) string) (at string) {
 	t.Helper()
-	listen := freePort(t)
+	listen := freePort()
 	file := filepath.Join(t.TempDir(), "envoy.yaml")
 	upstream, err := strconv.Atoi(s.upstream.URL[strings.LastIndexByte(s.upstream.URL, ':')+1:])
 	require.NoError(t, err)

@@ -76,7 +76,7 @@ func nginxAt(t *testing.T, conf string, replace ...string) string {
 	t.Setenv("PATH", os.Getenv("PATH")+":/usr/sbin") // where Debian has it
 	program, err := exec.LookPath("nginx")
 	require.NoError(t, err, "no nginx: install nginx-light, as make test-proxies does")
-	dir, listen := t.TempDir(), port(freePort(t))
+	dir, listen := t.TempDir(), port(freePort())
 	file := filepath.Join(dir, "nginx.conf")
 	replace = append(replace, "DIR", dir, "LISTEN", listen, "$remote_addr", "203.0.113.9")
 	text := strings.NewReplacer(replace...).Replace(conf)
@@ -114,7 +114,7 @@ func TestNginx_AuthRequest_LimitsRequests(t *testing.T) {
 	require.NoError(t, s.redis.Kill())
 	assert.Equal(t, "503 retry", get(t, at+"/", ""), "on_failure: closed")
 
-	absent := port(freePort(t))
+	absent := port(freePort())
 	assert.Equal(t, "503", get(t, nginxAt(t, nginxConf, "UPSTREAM", upstream, "SERVICE", absent)+"/", ""))
 	open := strings.Replace(nginxConf, "# error_page", "error_page", 1)
 	assert.Equal(t, "200", get(t, nginxAt(t, open, "UPSTREAM", upstream, "SERVICE", absent)+"/", ""))

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -102,11 +103,15 @@ func listen(t testing.TB) (net.Listener, int) {
 	return l, l.Addr().(*net.TCPAddr).Port
 }
 
-// freePort returns a port without a listener.
-func freePort(t *testing.T) int {
-	l, port := listen(t)
-	require.NoError(t, l.Close())
-	return port
+// freePort returns a port without a listener, below those of outgoing connections.
+func freePort() int {
+	for {
+		port := 2000 + rand.IntN(8000)
+		if l, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", port)); err == nil {
+			_ = l.Close()
+			return port
+		}
+	}
 }
 
 // proxy runs a proxy until the test ends. It returns when the proxy replies.

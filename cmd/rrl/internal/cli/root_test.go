@@ -21,6 +21,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/report"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/watch"
 	"github.com/rratelimiter/rratelimiter/internal/golden"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 // TestErrors_BadInput_HaveAdvice: with the problem, the place and the advice, and exit code 2.
@@ -32,9 +33,7 @@ func TestErrors_BadInput_HaveAdvice(t *testing.T) {
 	replica := startRedis(t)
 	host, port, _ := net.SplitHostPort(s.addr)
 	replica.run("REPLICAOF "+host+" "+port, "CONFIG SET replica-serve-stale-data yes")
-	unused, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	unused.Close()
+	unused := redistest.Unused(t)
 	mute, err := net.Listen("tcp", "127.0.0.1:0") // takes connections and says nothing
 	require.NoError(t, err)
 	defer mute.Close()
@@ -45,8 +44,7 @@ func TestErrors_BadInput_HaveAdvice(t *testing.T) {
 		args []string
 		want []string
 	}{
-		{at("redis://"+unused.Addr().String(), "ls"),
-			[]string{unused.Addr().String(), "connection refused", "start it", "rrl demo"}},
+		{at("redis://"+unused, "ls"), []string{unused, "connection refused", "start it", "rrl demo"}},
 		{at("redis://"+mute.Addr().String(), "ls", "--timeout", "300ms"),
 			[]string{mute.Addr().String(), "does not answer in time", "--timeout"}},
 		{at("redis://no-such-host.invalid:1", "ls"), []string{"no-such-host.invalid", "check --redis"}},
