@@ -9,7 +9,7 @@
 --
 -- KEYS: 1 configuration   2 value   3 permits   4 this client's value   5 this client's permits.
 --       Only the first three if the client expects the limiter to be OVERALL. For callers that wait, 4 is
---       the key of the waiters then, which internal/include/rivals.lua describes. A member all has -2e15 less the
+--       the key of the waiters then, which internal/include/rivals.lua describes. A member all has 2e15 and the
 --       permits that waiters of all Clients got.
 -- ARGV: 1  Unix milliseconds, or '' for the server's clock.
 --       2  the member of a grant of all requests.
@@ -212,12 +212,12 @@ elseif answers or flags ~= '' or not hinted then
   --@waiting   turn = ARGV[15] + 0
   --@waiting   next = next + turn * 1000
   --@waiting end
-  --@waiting include shared
-  --@waiting local all = (tonumber(redis.pcall('ZSCORE', waiters, 'all')) or -2e15) - granted
+  --@waiting include record
+  --@waiting local all = (tonumber(redis.pcall('ZSCORE', waiters, 'all')) or 2e15) + granted
   --@waiting if granted > 0 then
   --@waiting   redis.pcall('ZADD', waiters, all, 'all')
   --@waiting end
-  --@waiting all = others and all == -2e15 and -1 or -2e15 - all
+  --@waiting all = others and all == 2e15 and -1 or all - 2e15
   --@waiting reply[#reply + 1] = {others and 1 or 0, held * 1000, slow, lag * 1000, moved, turn, now - t, all}
 end
 if prefetched > 0 then

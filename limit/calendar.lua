@@ -1,4 +1,4 @@
--- Calendar. ARGV: permits; the begin and the end of a calendar unit, Unix milliseconds. The key is
+-- Calendar. ARGV: permits; the beginning and the end of a calendar unit, Unix milliseconds. The key is
 -- FixedWindow's. The other sections are FixedWindow's.
 --@from fixedwindow
 
@@ -9,10 +9,14 @@ local length@ = ARGV[@3] - ARGV[@2]
 local server@ = call('TIME')
 server@ = server@[1] * 1000 + floor(server@[2] / 1000)
 
---@ unit  out: server@
--- The caller's clock may be in another unit than the clock of Redis.
+--@ inside  out: inside@ server@
+-- Whether the clock of Redis is in the unit of the arguments: the caller's clock may be in another one.
 --@include server
-if server@ < ARGV[@2] + 0 or server@ >= ARGV[@3] + 0 then
+local inside@ = server@ >= ARGV[@2] + 0 and server@ < ARGV[@3] + 0
+
+--@ unit  out: inside@ server@
+--@include inside
+if not inside@ then
   return {1, format('%d', server@ * 1000)}
 end
 
@@ -26,23 +30,23 @@ end
 -- the script is called again. But a call that took permits must not run twice: a later one sets the expiry.
 --@include left
 if left@ == -1 then
-  --@include server
-  if server@ >= ARGV[@2] + 0 and server@ < ARGV[@3] + 0 then
+  --@include inside
+  if inside@ then
     left@ = ARGV[@3] - server@
     call('PEXPIRE', KEYS[@1], left@)
   elseif granted <= 0 then
-    return {1, string.format('%d', server@ * 1000)}
+    return {1, format('%d', server@ * 1000)}
   end
 end
 
 --@ begin  in: left@  out: left@
 do
-  local time = call('TIME')
-  left@ = max(1, ARGV[@3] - time[1] * 1000 - floor(time[2] / 1000))
+  --@include server
+  left@ = max(1, ARGV[@3] - server@)
 end
 
 --@ report  in: count@ left@ text@  out: report@ server@
 -- The end of the window follows: later units differ in length.
 --@include left
-local server@ = call('TIME')
-local report@ = {text@, (count@ or 0) + 0, (left@ or 0) + 0, server@[1] * 1000 + floor(server@[2] / 1000) + (left@ or 0)}
+--@include server
+local report@ = {text@, (count@ or 0) + 0, (left@ or 0) + 0, server@ + (left@ or 0)}

@@ -142,16 +142,16 @@ end
 
 --@ hold  in: holds rival t waiters  out: holds since@
 -- A place that is held for another Client is idle until that asks. So places are held for 60 of 250 ms at most.
-local since@ = t + (rival and call('ZSCORE', waiters, 'held') or 0)
+local since@ = t - (rival and call('ZSCORE', waiters, 'held') or 0)
 holds = since@ >= 250 or since@ <= 60
 
---@ next  in: first granted held held@ id missed most@ next report@ rival since@ t waiters  out: next
+--@ next  in: granted held held@ isFirst missed most@ next report@ rival since@ t waiters  out: next
 -- Nothing is known of when permits return. Of several Clients, the first in line asks more often: the others
 -- leave it what they return. See askForHeld in inflight.go.
 if (missed or 1) > most@ - held@ then
-  report@[4] = rival and first[1] == id and granted == 0 and 20000 or 100000
+  report@[4] = rival and isFirst and granted == 0 and 20000 or 100000
   next = max(next, report@[4])
 end
 if held > 0 and since@ >= 250 then
-  redis.pcall('ZADD', waiters, -t, 'held')
+  redis.pcall('ZADD', waiters, t, 'held')
 end

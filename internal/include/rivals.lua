@@ -1,22 +1,25 @@
--- Reads the Clients whose callers wait for the same limiter, and whether the calling Client has rivals: others of
--- them. share.lua decides by them what the Client may take, and shared.lua writes what it got.
+-- Reads the Clients whose callers wait for the same limiter, and by how much to correct the time of the call.
+-- share.lua decides by them what the calling Client may take, and record.lua writes what it got.
 --
 -- The key in waiters is a sorted set. Each Client has two members, named by the ID of its queue:
---   "<id>"   A score from 0 on. Its whole part counts the permits that the waiters of the Client got: only the
---            differences between Clients matter. Its fraction is the number of permits that they still want, in
---            units of 1/1024: of a window an estimate. 1023 stands for 1023 and more.
---   "<id>!"  A score below 0: minus the time by which the next call of the Client is due. Its whole part is the
---            time in Unix milliseconds of the server. Its fraction is the number of milliseconds by which
---            calls of the Client may be late, in units of 1/2048: that number is below 2048.
--- A Client is absent if its call is overdue. Its "<id>" has the score -1e14 less what it got, without a fraction.
---
--- The set has one or two more members:
---   clock    The most advanced clock. Its score is -4e15 less 65536 times <ahead>, less <last>, so it is below 0.
---            Ahead is by how much it is ahead of the server's, in tenths of a millisecond. Last is when a Client
---            last had it, in tenths of a second, modulo 65536.
+--   "<id>"   The whole part of its score counts the permits that the waiters of the Client got: only the differences
+--            between Clients matter. The fraction is the number of permits that they still want, in units of
+--            1/1024: of a window an estimate. 1023 stands for 1023 and more.
+--            A Client is absent if its call is overdue. Its score is 1e14 and what it got then.
+--   "<id>!"  The time by which the next call of the Client is due, in Unix milliseconds of the server. The fraction
+--            is the number of milliseconds by which calls of the Client may be late, in units of 1/2048.
+-- The set has up to three more:
+--   clock    The most advanced clock: 4e15, and 65536 times <ahead>, and <last>. Ahead is by how much it is ahead of
+--            the server's, in tenths of a millisecond. Last is when a Client last had it, in tenths of a second,
+--            modulo 65536.
 --   "all"    Only in Redisson's layout: see script.lua.
---   "held"   Only of an InFlight: minus the time of the last hold, see the section hold in inflight.lua.
--- So a range of scores from 0 on has the Clients alone that are not absent, and the one that got least is the first.
+--   "held"   Only of an InFlight: the time of the last hold, see the section hold in inflight.lua.
+-- What a Client got is below 2^39, and all other scores are above. So the Clients that are not absent come first, in the
+-- order in which they are served, and the rank of one is the number of those before it.
+--
+-- The rival is the first of the others. Those that are overdue become absent until one is found that is not. An absent
+-- Client keeps its score for three seconds: one whose calls are late, beside much load, makes up for it. While there are
+-- absent Clients, one without a rival counts what it gets for them: others is true.
 --
 -- The name of clock is longer than 64 bytes. Redis keeps a small set with shorter members as a list, in which each
 -- command reads the members one after another.
@@ -32,29 +35,47 @@
 -- The numbers:
 --   100, 65536, 50000   The units of the score of clock, and half of a tenth of a second, in microseconds.
 --   5000                So much may a call take longer than another one of the same Client, in microseconds.
---   7e12                Larger differences would not fit into the score.
+--   6e12                Larger differences would not fit into the score.
+--   549755813888        2^39.
+--   16, 32, 3000        A call marks at most 16 Clients that are absent, which bounds its time. If it has marked one
+--                       or has no rival, it removes up to 32 that are overdue for 3000 ms.
 --
 -- Now is in microseconds.
--- Needs: id now waiters. Sets: ahead clock first moved now others rival server t.
+-- Needs: id now waiters. Sets: ahead clock due isFirst least moved now others rival server t.
 local clock = 'the most advanced clock of the Clients whose callers wait for the limiter'
-local t = redis.pcall('TIME')
-local first = t[1] and redis.pcall('ZRANGEBYSCORE', waiters, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 2) or {}
-local rival, server, ahead, moved = first[1] ~= id and first[1] or first[3], now, nil, 0
-if t[1] then
-  server = t[1] * 1000000 + t[2]
+local time, server, ahead, moved = redis.pcall('TIME'), now, nil, 0
+if time[1] then
+  server = time[1] * 1000000 + time[2]
   local latest, tenth = tonumber(redis.pcall('ZSCORE', waiters, clock)), floor(server / 100000) % 65536
-  local offset = max(-7e12, min(now - server, 7e12))
+  local offset = max(-6e12, min(now - server, 6e12))
   local line = offset
   if latest then
-    local score = -4e15 - latest
-    line = floor(score / 65536) * 100 - max(0, (tenth - score) % 65536 - 80) * 50000
+    latest = latest - 4e15
+    line = floor(latest / 65536) * 100 - max(0, (tenth - latest) % 65536 - 80) * 50000
   end
   if offset >= line - 5000 then
-    ahead = 4e15 + ceil(max(offset, line) / 100) * 65536 + tenth
-    ahead = ahead ~= -(latest or 0) and ahead -- else it is as it was
+    ahead = ceil(max(offset, line) / 100) * 65536 + tenth
+    ahead = ahead ~= latest and 4e15 + ahead -- else it is as it was
   end
   moved = max(0, line - offset)
   now = now + moved
 end
-t = floor(server / 1000)
+local t, isFirst, rival, least, due, marked = floor(server / 1000), false, nil, 0, 0, false
+for _ = 1, time[1] and 16 or 0 do
+  local first = redis.pcall('ZRANGEBYSCORE', waiters, '0', '(549755813888', 'WITHSCORES', 'LIMIT', '0', '2')
+  isFirst = first[1] == id
+  rival, least = first[isFirst and 3 or 1], floor(first[isFirst and 4 or 2] or 0)
+  due = rival and call('ZSCORE', waiters, rival .. '!') or 0
+  if not rival or due + 0 >= t or type(redis.pcall('ZADD', waiters, 1e14 + least, rival)) ~= 'number' then
+    break
+  end
+  marked = true
+end
 local others = rival or moved > 0
+if marked or not rival and (tonumber(redis.pcall('ZCOUNT', waiters, 1e14, 2e14)) or 0) > 0 then
+  others = true
+  local gone = call('ZRANGEBYSCORE', waiters, '549755813888', '(' .. t - 3000, 'LIMIT', '0', '32')
+  for i = 1, #gone do
+    call('ZREM', waiters, gone[i], string.sub(gone[i], 1, -2))
+  end
+end

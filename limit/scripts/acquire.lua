@@ -10,7 +10,7 @@
 --   --@once name     likewise, and only once for policies of one kind.
 --   --@waiting line  is a line or a command of the script for callers that wait, which shares permits with the
 --                    waiters of other Clients. It is in no other script.
---   --@from name     at the begin of a file: takes the other sections from the file of another policy.
+--   --@from name     at the top of a file: takes the other sections from the file of another policy.
 --   --+              continues the lists of a section.
 --   @                is the number of the policy: its first key is KEYS[@1], its first argument
 --                    ARGV[@1], and its locals end in it.
@@ -38,8 +38,8 @@
 --            sets batch, the permits that come free together, and window, its milliseconds: those of the smallest.
 --   prefetch Lowers span, the milliseconds in which prefetched permits are used. A policy without it
 --            cannot prefetch.
---   settle   Runs before the others take, also if nothing is granted. Keeps the state for as long as a
---            denial says.
+--   settle   Runs after the decision and before any take, also if nothing is granted. Prolongs a state whose
+--            key would expire before the time that a denial replies. Redisson's layout takes its permits here.
 --   denied   Runs before the others take. beside@ is free permits: see beside in penalty.go.
 --   take     Takes granted permits, more than 0, and sets text@. Their number as a text is in amount.
 --   place    The same in acquire alone, for permits that requests hold: each has a place of its own.
@@ -73,7 +73,7 @@
 -- ARGV: 1  the permits of all requests together.
 --       then, if a policy reads it, Unix microseconds, or '' for the server's clock. Times are
 --          microseconds, unless they are named as milliseconds. If a clock goes back, time stands still
---          until the clock has caught up. A time before 1970 is the begin of 1970.
+--          until the clock has caught up. A time before 1970 counts as 1970.
 --       then, if a policy reads it, the epoch of a state that begins with this call.
 --       then the arguments of the policies. Absent for a single request without flags:
 --          flags: d replies all, o keeps the order: behind a denied request none is granted.
@@ -172,7 +172,7 @@ end
 --@each report
 --@waiting local next, batch, window = 0, nil, 0
 --@waiting each next
---@waiting include shared
+--@waiting include record
 --@waiting if not prefetched then
 --@waiting   return {0, answers or '*', report@@, others and 1 or 0, held * 1000, slow, lag * 1000, moved}
 --@waiting end

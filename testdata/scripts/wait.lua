@@ -61,27 +61,42 @@ end
 now = now * 1000
 -- internal/include/rivals.lua
 local clock = 'the most advanced clock of the Clients whose callers wait for the limiter'
-local t = redis.pcall('TIME')
-local first = t[1] and redis.pcall('ZRANGEBYSCORE', waiters, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 2) or {}
-local rival, server, ahead, moved = first[1] ~= id and first[1] or first[3], now, nil, 0
-if t[1] then
-  server = t[1] * 1000000 + t[2]
+local time, server, ahead, moved = redis.pcall('TIME'), now, nil, 0
+if time[1] then
+  server = time[1] * 1000000 + time[2]
   local latest, tenth = tonumber(redis.pcall('ZSCORE', waiters, clock)), floor(server / 100000) % 65536
-  local offset = max(-7e12, min(now - server, 7e12))
+  local offset = max(-6e12, min(now - server, 6e12))
   local line = offset
   if latest then
-    local score = -4e15 - latest
-    line = floor(score / 65536) * 100 - max(0, (tenth - score) % 65536 - 80) * 50000
+    latest = latest - 4e15
+    line = floor(latest / 65536) * 100 - max(0, (tenth - latest) % 65536 - 80) * 50000
   end
   if offset >= line - 5000 then
-    ahead = 4e15 + ceil(max(offset, line) / 100) * 65536 + tenth
-    ahead = ahead ~= -(latest or 0) and ahead -- else it is as it was
+    ahead = ceil(max(offset, line) / 100) * 65536 + tenth
+    ahead = ahead ~= latest and 4e15 + ahead -- else it is as it was
   end
   moved = max(0, line - offset)
   now = now + moved
 end
-t = floor(server / 1000)
+local t, isFirst, rival, least, due, marked = floor(server / 1000), false, nil, 0, 0, false
+for _ = 1, time[1] and 16 or 0 do
+  local first = redis.pcall('ZRANGEBYSCORE', waiters, '0', '(549755813888', 'WITHSCORES', 'LIMIT', '0', '2')
+  isFirst = first[1] == id
+  rival, least = first[isFirst and 3 or 1], floor(first[isFirst and 4 or 2] or 0)
+  due = rival and call('ZSCORE', waiters, rival .. '!') or 0
+  if not rival or due + 0 >= t or type(redis.pcall('ZADD', waiters, 1e14 + least, rival)) ~= 'number' then
+    break
+  end
+  marked = true
+end
 local others = rival or moved > 0
+if marked or not rival and (tonumber(redis.pcall('ZCOUNT', waiters, 1e14, 2e14)) or 0) > 0 then
+  others = true
+  local gone = call('ZRANGEBYSCORE', waiters, '549755813888', '(' .. t - 3000, 'LIMIT', '0', '32')
+  for i = 1, #gone do
+    call('ZREM', waiters, gone[i], string.sub(gone[i], 1, -2))
+  end
+end
 -- script.lua
 if server - now > 0 and server - now < 100000 then
   moved = moved + server - now
@@ -190,57 +205,29 @@ end
 local credit = 9007199254740992
 local free, holds, reach = value, true, 1
 -- internal/include/share.lua
-local open, own, held, slow, known, clients, marked = max(0, min(free, credit + 1)), nil, 0, 0, nil, 1, false
-if rival then
-  known = first[1] == id and first[2] or first[3] == id and first[4] or call('ZSCORE', waiters, id)
-  local absent = known and known + 0 < 0 and -1e14 - known
-  for _ = 1, 16 do
-    local least = floor(first[1] == rival and first[2] or first[4])
-    clients = call('ZCOUNT', waiters, 0, '+inf') + ((absent or not known) and 1 or 0)
-    own = absent and min(absent, least + lead) or floor(known or least + (lead > 1 and ceil(lead / clients) or 0))
-    own = max(own, least - 4 * lead - 8)
-    local share = floor(least - own + ceil((lead + open) / clients))
-    if share < min(total, open) then
-      local behind = call('ZRANGEBYSCORE', waiters, 0, '(' .. own + ceil(reach * open / clients), 'WITHSCORES', 'LIMIT', 0, 8)
-      local wanted = 0
-      for i = 2, #behind, 2 do
-        local wants = #behind == 16 and 1023 or fmod(behind[i], 1) * 1024
-        wanted = wanted + (wants == 1023 and open or behind[i - 1] ~= id and wants or 0)
-      end
-      share = max(share, open - wanted)
-    end
-    if share >= min(total, open) then
-      break
-    end
-    local due = -(call('ZSCORE', waiters, rival .. '!') or 0)
-    if due >= t then
-      if not holds then
-        break
-      end
-      local withheld = min(total, open) - share
-      held = min(floor(due) + 1 - t, max(5, ceil(1250 / lead), min(100, ceil(withheld * 250 / lead))))
-      slow = fmod(due, 1) * 2048000
-      credit = min(credit, share - 1)
-      break
-    end
-    if type(redis.pcall('ZADD', waiters, -1e14 - least, rival)) ~= 'number' then
-      break
-    end
-    marked, first = true, call('ZRANGEBYSCORE', waiters, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 2)
-    rival = first[1] ~= id and first[1] or first[3]
-    if not rival then
-      break
-    end
+local known, open = tonumber(redis.pcall('ZSCORE', waiters, id)), max(0, min(free, credit + 1))
+local stays = known and known < 1e14
+local own, held, slow = stays and floor(known) or 0, 0, 0
+if rival and (open > 0 or not stays) then
+  local clients = call('ZCOUNT', waiters, '0', '(549755813888') + (stays and 0 or 1)
+  if not stays then
+    own = known and min(known - 1e14, least + lead) or least + (lead > 1 and ceil(lead / clients) or 0)
   end
-  known = not absent and known
-else
-  own = floor(first[2] or 0)
-end
-if marked or not rival and (tonumber(redis.pcall('ZCOUNT', waiters, -9e14, -1e14)) or 0) > 0 then
-  others = true
-  local gone = call('ZRANGEBYSCORE', waiters, '(' .. 3000 - t, '(0', 'LIMIT', 0, 32)
-  for i = 1, #gone do
-    call('ZREM', waiters, gone[i], string.sub(gone[i], 1, -2))
+  own = max(own, least - 4 * lead - 8)
+  local share, asked = least - own + ceil((lead + open) / clients), min(total, open)
+  if share < asked then
+    local behind = call('ZRANGEBYSCORE', waiters, '0', '(' .. own + ceil(reach * open / clients), 'WITHSCORES', 'LIMIT', '0', '8')
+    local wanted = 0
+    for i = 2, #behind, 2 do
+      local wants = #behind == 16 and 1023 or fmod(behind[i], 1) * 1024
+      wanted = wanted + (wants == 1023 and open or behind[i - 1] ~= id and wants or 0)
+    end
+    share = max(share, open - wanted)
+  end
+  if share < asked and holds and due + 0 >= t then
+    held = min(floor(due) + 1 - t, max(5, ceil(1250 / lead), min(100, ceil((asked - share) * 250 / lead))))
+    slow = fmod(due, 1) * 2048000
+    credit = min(credit, share - 1)
   end
 end
 -- script.lua
@@ -437,47 +424,54 @@ elseif answers or flags ~= '' or not hinted then
     turn = ARGV[15] + 0
     next = next + turn * 1000
   end
-  -- internal/include/shared.lua
-  own = min(8796093022207, own + granted)
-  local due, wants, lag, before = t, total + rest - granted, 0, 0
+  -- internal/include/record.lua
+  own = min(549755813887, own + granted)
+  local wants, due, lag, permit = total + rest - granted, t, 0, 250 / lead
   local large = window > 0 and lead >= 4 * (total + rest)
-  if rival and known and granted == 0 then
-    before = max(0, clients - 1 - (tonumber(redis.pcall('ZREVRANK', waiters, id)) or 0))
-  elseif rival then
-    before = max(0, (tonumber(redis.pcall('ZCOUNT', waiters, 0, '(' .. own + 1)) or 0) - (known and 1 or 0))
+  local comeBack = rival and large and wants == 0 and open > granted
+  wants = comeBack and total or wants
+  if large and wants > 0 then
+    wants = max(ceil(wants * max(1, window / late)), fmod(known or 0, 1) * 1024)
   end
-  if granted == total or open <= granted then
+  local score = own + min(1023, wants) / 1024
+  if score ~= known then
+    redis.pcall('ZADD', waiters, score, id)
+  end
+  local before = rival and tonumber(redis.pcall('ZRANK', waiters, id)) or 0
+  local left, need = max(0, open - granted), -1
+  if batch then
+    need = max(0, before - 4) * min(batch, total + rest) - left
+    lag = max(0, floor(need / batch)) * window + min(before, 1) * min(10, permit)
+  else
+    lag = min(before * min(10, permit) + max(0, before - 4) * min(15, permit), 250)
+  end
+  if left == 0 then
     held = 0
+  elseif need >= 0 then
+    held = next > 0 and ceil(next / 1000) or window
+  elseif held > 0 or wants == 0 then
+    held, lag = granted < total and held or 0, 0
   end
   if held > 0 then
-    due = t + held + late
-  elseif wants == 0 and rival and large and open > granted then
-    wants, due = total, t + late
+    due = t + min(5000, held + ceil(lag)) + late
+  elseif comeBack then
+    due = t + late
   elseif wants > 0 then
-    if batch then
-      lag = floor(before / (batch * 1.25)) * window + min(before, 1) * min(10, 250 / lead)
-    else
-      lag = min(before * min(10, 250 / lead) + max(0, before - 4) * min(15, 250 / lead), 250)
-    end
     due = t + min(5000, max(0, ceil(next / 1000)) + ceil(lag)) + late
   end
   due = due + late / 2048
-  if wants > 0 and large then
-    wants = max(ceil(wants * max(1, window / late)), fmod(known or 0, 1) * 1024)
-  end
-  wants = min(1023, wants)
   if ahead then
-    redis.pcall('ZADD', waiters, own + wants / 1024, id, -due, id .. '!', -ahead, clock)
+    redis.pcall('ZADD', waiters, due, id .. '!', ahead, clock)
   else
-    redis.pcall('ZADD', waiters, own + wants / 1024, id, -due, id .. '!')
+    redis.pcall('ZADD', waiters, due, id .. '!')
   end
-  redis.pcall('PEXPIRE', waiters, 8000)
+  redis.pcall('PEXPIRE', waiters, '8000')
   -- script.lua
-  local all = (tonumber(redis.pcall('ZSCORE', waiters, 'all')) or -2e15) - granted
+  local all = (tonumber(redis.pcall('ZSCORE', waiters, 'all')) or 2e15) + granted
   if granted > 0 then
     redis.pcall('ZADD', waiters, all, 'all')
   end
-  all = others and all == -2e15 and -1 or -2e15 - all
+  all = others and all == 2e15 and -1 or all - 2e15
   reply[#reply + 1] = {others and 1 or 0, held * 1000, slow, lag * 1000, moved, turn, now - t, all}
 end
 if prefetched > 0 then
