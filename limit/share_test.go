@@ -341,7 +341,7 @@ func TestAcquire_LimiterWithLessPermitsWaits_QuotaIsUsed(t *testing.T) {
 func TestAcquire_ManyClientsWait_ShareCalls(t *testing.T) {
 	for name, test := range map[string]struct{ clients, calls int }{"TokenBucket": {8, 15}, "FixedWindow": {50, 2}} {
 		redistest.Run(t, func(t *testing.T, f *redistest.Fixture) {
-			d, clients := forSeconds(10, 30), redistest.Deep(test.clients, 50)
+			d, clients := forSeconds(3, 30), redistest.Deep(test.clients, 50)
 			got := shares(t, f, d, daily[name].open, slices.Repeat([]site{{callers: 2}}, clients)...)
 			assert.LessOrEqual(t, got.calls, int64(min(test.calls, clients))*(got.sum()+2), name)
 			mean := got.sum() / int64(clients)

@@ -4,29 +4,29 @@
 -- not all.
 --
 -- Permits of a window come free together, batch of them. Need is what those before it take, if they want as much as this
--- Client does, less what is left in the window. If that is not below 0, the turn of the Client is in a later window. It
--- asks in that one, although this one has permits left: held is the time until the next one. Four more ask than can be
--- served, for those that have left.
+-- Client does, less the permits that the window still has. If that is not below 0, the turn of the Client is in a later
+-- window. It asks in that one, although this one still has permits: held is the time until the next one. Four more ask
+-- than can be served, for those that have left.
 --
 -- A Client whose waiters want no more is due at once: for the next call of a rival it is absent. But callers that are
 -- served come back, and take more of a window that is large for them. It is, if a second has 16 permits or more for
--- each one that they want. If permits are left then, their Client is expected for the time of a call. Its waiters are
+-- each one that they want. If permits are free then, their Client is expected for the time of a call. Its waiters are
 -- taken to want as much in each call, and no less than before. Otherwise a near Client takes the rest of the window
 -- while the callers of another are on their way back.
 --
 -- The numbers:
 --   549755813887    2^39 - 1, the largest count of permits.
---   1023, 1024      The fraction of "<id>": what the waiters want, in the call and after it, less what they got.
+--   1023, 1024      The fraction of "<id>", by what the waiters want, in the call and after it, less what they got.
 --   2048            The fraction of "<id>!".
---   10 and permit   Each Client before it adds 10 ms to lag, or the time of a permit if that is shorter. In a window,
---                   all but the first ask so much later: then the first gets what it wants, also on a slower link.
---   15, beyond 4    Each beyond the fourth adds up to 15 ms more.
+--   15, 10 beyond 4 Each Client before it adds 15 ms to lag, and each beyond the fourth up to 10 ms more. A permit's time
+--                   is the most for each. In a window, all but the first ask up to 10 ms later. Then the first gets
+--                   what it wants, also on a slower link.
 --   250             The longest lag without windows, and the time of lead permits.
 --   5000            A queue asks again after five seconds at the latest, whatever the policies say.
 --   8000            The set expires so many milliseconds after the last call. A call is due within 5000 and a second or
 --                   more by which it is late. So the set stays while a Client waits.
 --
--- Needs: ahead batch clock granted held id known late lead next open own rest rival t total waiters window.
+-- Needs: ahead batch clock granted held id known late lead next open own rest rival stays t total waiters window.
 -- Sets: held lag own.
 own = min(549755813887, own + granted)
 local wants, due, lag, permit = total + rest - granted, t, 0, 250 / lead
@@ -34,9 +34,9 @@ local large = window > 0 and lead >= 4 * (total + rest)
 local comeBack = rival and large and wants == 0 and open > granted
 wants = comeBack and total or wants
 if large and wants > 0 then
-  wants = max(ceil(wants * max(1, window / late)), fmod(known or 0, 1) * 1024)
+  wants = max(ceil(wants * max(1, window / late)), stays and 1023 - fmod(known, 1) * 1024 or 0)
 end
-local score = own + min(1023, wants) / 1024
+local score = own + (1023 - min(1023, wants)) / 1024
 if score ~= known then
   redis.pcall('ZADD', waiters, score, id)
 end
@@ -46,7 +46,7 @@ if batch then
   need = max(0, before - 4) * min(batch, total + rest) - left
   lag = max(0, floor(need / batch)) * window + min(before, 1) * min(10, permit)
 else
-  lag = min(before * min(10, permit) + max(0, before - 4) * min(15, permit), 250)
+  lag = min(before * min(15, permit) + max(0, before - 4) * min(10, permit), 250)
 end
 if left == 0 then
   held = 0

@@ -3,17 +3,18 @@
 --
 -- The key in waiters is a sorted set. Each Client has two members, named by the ID of its queue:
 --   "<id>"   The whole part of its score counts the permits that the waiters of the Client got: only the differences
---            between Clients matter. The fraction is the number of permits that they still want, in units of
---            1/1024: of a window an estimate. 1023 stands for 1023 and more.
+--            between Clients matter. The fraction is 1023 less the permits that they still want, in units of 1/1024:
+--            of a window an estimate, and 1023 stands for more too. So of two that got as much, the one that was denied
+--            comes before the one that was just served.
 --            A Client is absent if its call is overdue. Its score is 1e14 and what it got then.
 --   "<id>!"  The time by which the next call of the Client is due, in Unix milliseconds of the server. The fraction
 --            is the number of milliseconds by which calls of the Client may be late, in units of 1/2048.
 -- The set has up to three more:
---   clock    The most advanced clock: 4e15, and 65536 times <ahead>, and <last>. Ahead is by how much it is ahead of
---            the server's, in tenths of a millisecond. Last is when a Client last had it, in tenths of a second,
---            modulo 65536.
+--   clock    The most advanced clock: 4e15, and 65536 times <ahead>, and <last>. By <ahead> tenths of a millisecond it
+--            is ahead of the server's. A Client last had it at <last> tenths of a second, modulo 65536.
 --   "all"    Only in Redisson's layout: see script.lua.
 --   "held"   Only of an InFlight: the time of the last hold, see the section hold in inflight.lua.
+--
 -- What a Client got is below 2^39, and all other scores are above. So the Clients that are not absent come first, in the
 -- order in which they are served, and the rank of one is the number of those before it.
 --

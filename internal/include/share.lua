@@ -27,7 +27,7 @@
 --                   layout takes most of each burst, and TestAcquire_ClientsWait_ShareEqually fails.
 --
 -- Needs: credit due free holds id lead least reach rival t total waiters.
--- Sets: credit held known open own slow.
+-- Sets: credit held known open own slow stays.
 local known, open = tonumber(redis.pcall('ZSCORE', waiters, id)), max(0, min(free, credit + 1))
 local stays = known and known < 1e14
 local own, held, slow = stays and floor(known) or 0, 0, 0
@@ -42,7 +42,7 @@ if rival and (open > 0 or not stays) then
     local behind = call('ZRANGEBYSCORE', waiters, '0', '(' .. own + ceil(reach * open / clients), 'WITHSCORES', 'LIMIT', '0', '8')
     local wanted = 0
     for i = 2, #behind, 2 do
-      local wants = #behind == 16 and 1023 or fmod(behind[i], 1) * 1024
+      local wants = #behind == 16 and 1023 or 1023 - fmod(behind[i], 1) * 1024
       wanted = wanted + (wants == 1023 and open or behind[i - 1] ~= id and wants or 0)
     end
     share = max(share, open - wanted)

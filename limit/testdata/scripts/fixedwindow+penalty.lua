@@ -270,7 +270,7 @@ if rival and (open > 0 or not stays) then
     local behind = call('ZRANGEBYSCORE', waiters, '0', '(' .. own + ceil(reach * open / clients), 'WITHSCORES', 'LIMIT', '0', '8')
     local wanted = 0
     for i = 2, #behind, 2 do
-      local wants = #behind == 16 and 1023 or fmod(behind[i], 1) * 1024
+      local wants = #behind == 16 and 1023 or 1023 - fmod(behind[i], 1) * 1024
       wanted = wanted + (wants == 1023 and open or behind[i - 1] ~= id and wants or 0)
     end
     share = max(share, open - wanted)
@@ -433,9 +433,9 @@ local large = window > 0 and lead >= 4 * (total + rest)
 local comeBack = rival and large and wants == 0 and open > granted
 wants = comeBack and total or wants
 if large and wants > 0 then
-  wants = max(ceil(wants * max(1, window / late)), fmod(known or 0, 1) * 1024)
+  wants = max(ceil(wants * max(1, window / late)), stays and 1023 - fmod(known, 1) * 1024 or 0)
 end
-local score = own + min(1023, wants) / 1024
+local score = own + (1023 - min(1023, wants)) / 1024
 if score ~= known then
   redis.pcall('ZADD', waiters, score, id)
 end
@@ -445,7 +445,7 @@ if batch then
   need = max(0, before - 4) * min(batch, total + rest) - left
   lag = max(0, floor(need / batch)) * window + min(before, 1) * min(10, permit)
 else
-  lag = min(before * min(10, permit) + max(0, before - 4) * min(15, permit), 250)
+  lag = min(before * min(15, permit) + max(0, before - 4) * min(10, permit), 250)
 end
 if left == 0 then
   held = 0
