@@ -40,16 +40,17 @@ func (a *around) set(next func(send func() rueidis.RedisResult) rueidis.RedisRes
 func TestInFlight_PanicAfterTheReply_PlaceReturns(t *testing.T) {
 	withRedis(t, func(t *testing.T, f *fixture) {
 		policy := InFlight{2, time.Hour, true}
-		conn, panics := &around{Client: f.Conn}, 0 // the reading of the clock that panics
+		conn := &around{Client: f.Conn}
+		var panics atomic.Int64 // the reading of the clock that panics
 		own := New(rratelimiter.New(conn, rratelimiter.WithClock(func() time.Time {
-			if panics--; panics == 0 {
+			if panics.Add(-1) == 0 {
 				panic("a clock")
 			}
 			return time.Now()
 		})), "name", policy)
 		takeAll(t, new(Taken), 1, own) // Redis has the script
-		for _, reading := range []int{0, 1, 2} {
-			if panics = reading; reading == 0 {
+		for _, reading := range []int64{0, 1, 2} {
+			if panics.Store(reading); reading == 0 {
 				conn.set(func(send func() rueidis.RedisResult) rueidis.RedisResult {
 					send()
 					panic("a hook")
@@ -79,5 +80,24 @@ func TestInFlight_ConnectionEnds_PlaceReturns(t *testing.T) {
 			time.Sleep(time.Second)
 			assert.Equal(t, []int64{1}, remainingOf(t, l), err)
 		}
+	})
+}
+
+// TestInFlight_ReturnOvertakesItsGrant_PlaceReturns: the server runs the return before the call, which is on another
+// connection.
+func TestInFlight_ReturnOvertakesItsGrant_PlaceReturns(t *testing.T) {
+	withRedis(t, func(t *testing.T, f *fixture) {
+		conn := &around{Client: f.Conn}
+		l := New(rratelimiter.New(conn), "name", InFlight{2, time.Hour, true})
+		takeAll(t, new(Taken), 1, l) // Redis has the script
+		conn.set(func(send func() rueidis.RedisResult) rueidis.RedisResult {
+			time.AfterFunc(10*time.Second, func() { send() })
+			return rueidis.NewErrorResult(io.EOF)
+		})
+		require.Error(t, redistest.Err(new(Taken).Take(t.Context(), 1, l)))
+		time.Sleep(10*time.Second + time.Millisecond)
+		require.Equal(t, []int64{0}, remainingOf(t, l))
+		time.Sleep(10 * time.Second)
+		assert.Equal(t, []int64{1}, remainingOf(t, l))
 	})
 }

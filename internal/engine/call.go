@@ -173,7 +173,7 @@ func (l *Limiter) finishRequests(b *Batch) {
 			b.LostPermits += r.Granted
 			l.Protocol.Hold(b, i, r.Granted).Return()
 		} else if err != nil && b.Unknown {
-			l.Protocol.Hold(b, i, r.Most()).Return()
+			l.Protocol.Hold(b, i, r.Most()).ReturnUnknown()
 		}
 	}
 	if b.call != nil {

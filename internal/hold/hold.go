@@ -60,6 +60,7 @@ type place struct {
 	member string
 	state  state
 	end    time.Time     // when its lease ends, or a little earlier
+	again  time.Duration // the pause before it is returned once more, see ReturnUnknown; 0 for never
 	err    error         // of the last call that failed
 	done   chan struct{} // closed when it is over; nil if no caller waits for that
 
@@ -133,6 +134,18 @@ func (h *Hold) Return() {
 			h.keeper.returnLocked(p)
 		}
 	}
+}
+
+// ReturnUnknown is Return for places that Redis may not have granted yet. A server that hangs, or the network, may hold
+// their call back, so that it runs after a return by another connection. So the Keeper returns them once more after
+// each pause from firstAgain to lastAgain, while their lease lasts.
+func (h *Hold) ReturnUnknown() {
+	if h != nil {
+		for _, p := range h.places {
+			p.again = firstAgain
+		}
+	}
+	h.Return()
 }
 
 // Wait waits until the places are over, after Return. It returns an error if ctx ends first, or if one was

@@ -182,6 +182,44 @@ func TestReturn_Fails_IsRepeated(t *testing.T) {
 	}
 }
 
+// TestReturnUnknown_GrantArrivesLate_PlaceReturns: within a second, or as long again as the grant was late. No caller
+// waits for that. The end of the lease and a closed connection end it.
+func TestReturnUnknown_GrantArrivesLate_PlaceReturns(t *testing.T) {
+	for late := time.Millisecond; late < time.Minute; late *= 3 {
+		run(t, func(t *testing.T, k *Keeper, f *fake) {
+			f.lease = time.Hour
+			h := k.New()
+			h.Add(Terms{"name", "key", f.lease, true, f}, "a", time.Now())
+			h.ReturnUnknown()
+			begin := time.Now()
+			require.NoError(t, h.Wait(t.Context()))
+			require.NoError(t, k.Flush(t.Context()))
+			assert.Equal(t, begin, time.Now())
+			time.Sleep(late)
+			f.grant(k, "a", false)
+			time.Sleep(max(firstAgain, late+time.Millisecond))
+			assert.Zero(t, f.held(), late)
+			time.Sleep(2 * time.Minute)
+			synctest.Wait()
+			assert.Len(t, f.returns, 7)
+		})
+	}
+	for what, want := range map[string]int{"a short lease": 3, "the connection is closed": 2} {
+		run(t, func(t *testing.T, k *Keeper, f *fake) {
+			h := k.New()
+			h.Add(Terms{"name", "key", 5 * time.Second, true, f}, "a", time.Now())
+			h.ReturnUnknown()
+			synctest.Wait()
+			if what == "the connection is closed" {
+				f.set(rueidis.ErrClosing, 0)
+			}
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			assert.Len(t, f.returns, want, what)
+		})
+	}
+}
+
 // TestReturn_Many_ShareCalls: few are under way at once, and one after a failure.
 func TestReturn_Many_ShareCalls(t *testing.T) {
 	run(t, func(t *testing.T, k *Keeper, f *fake) {

@@ -15,7 +15,7 @@ import (
 )
 
 // Keeper returns and renews the places of a Client. It has no goroutine, timer or other state while it has no
-// place that is renewed or returning, or counted. The zero Keeper is ready.
+// place that is renewed, returning or counted, and for a minute after ReturnUnknown. The zero Keeper is ready.
 type Keeper struct {
 	// Changed, if it is not nil, gets each change of the number of places that are held. It is 1 with Keep, and -1
 	// when a place is over or its lease has ended. It is set before the first place.
@@ -55,6 +55,11 @@ const (
 	shortestPause = 20 * time.Millisecond
 	longestPause  = time.Second
 	callFor       = 2 * time.Second
+
+	// The pauses of ReturnUnknown double, to together a minute. So a place that is granted late returns within as long
+	// again.
+	firstAgain = time.Second
+	lastAgain  = 32 * time.Second
 
 	// flushFor is how long Flush waits for Redis to answer.
 	flushFor = 5 * time.Second
@@ -134,6 +139,7 @@ func (s *set) sentLocked(batch []*place, err error) {
 		s.pause = 0
 		for _, p := range batch {
 			s.endLocked(p, nil)
+			s.keeper.returnAgain(p)
 		}
 		return
 	}
@@ -145,6 +151,19 @@ func (s *set) sentLocked(batch []*place, err error) {
 		s.pause = min(max(2*s.pause, shortestPause), longestPause)
 		s.retry = time.AfterFunc(s.pause, s.again)
 	}
+}
+
+// returnAgain returns a place once more after a pause, if its grant may still arrive. Nothing waits for that.
+func (k *Keeper) returnAgain(p *place) {
+	if p.again == 0 || p.again > lastAgain || !time.Now().Add(p.again).Before(p.end) {
+		return
+	}
+	next := &place{hold: p.hold, terms: p.terms, member: p.member, end: p.end, again: 2 * p.again}
+	time.AfterFunc(p.again, func() {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.returnLocked(next)
+	})
 }
 
 // again sends the calls that have failed.
