@@ -51,15 +51,16 @@ func TestWithWaitJitter_BesideRedisson_EachSideHasAQuarter(t *testing.T) {
 		tick                   time.Duration
 		late                   time.Duration // of a thread
 	}
-	crowds := append([]crowd{
+	crowds := []crowd{
+		{perSecond, 1, 6, 6, site{}, 100 * ms, 10 * ms}, {perSecond, 1, 1, 20, site{}, 100 * ms, 0},
+		{perSecond, 1, 40, 6, site{within: contexts[:1], clock: -30 * ms}, 26 * ms, 0},
+		{perSecond, 1, 6, 6, site{within: contexts[1:2], clock: 30 * ms}, 100 * ms, 0},
+		{perSecond, 3, 10, 6, site{within: contexts[2:], trip: 6 * ms}, 100 * ms, 0},
+		{each100ms, 2, 4, 4, site{clock: 30 * ms, within: contexts[:1]}, 26 * ms, 0},
+
 		{perSecond, 1, 20, 1, site{}, 100 * ms, 0}, {perSecond, 5, 6, 6, site{}, 100 * ms, 0},
 		{each100ms, 5, 1, 4, site{}, 100 * ms, 0}, {hundred, 3, 30, 30, site{}, 100 * ms, 0},
-	}[:redistest.Deep(0, 4)],
-		crowd{perSecond, 1, 6, 6, site{}, 100 * ms, 10 * ms}, crowd{perSecond, 1, 1, 20, site{}, 100 * ms, 0},
-		crowd{perSecond, 1, 40, 6, site{within: contexts[:1], clock: -30 * ms}, 26 * ms, 0},
-		crowd{perSecond, 1, 6, 6, site{within: contexts[1:2], clock: 30 * ms}, 100 * ms, 0},
-		crowd{perSecond, 3, 10, 6, site{within: contexts[2:], trip: 6 * ms}, 100 * ms, 0},
-		crowd{each100ms, 2, 4, 4, site{clock: 30 * ms, within: contexts[:1]}, 26 * ms, 0})
+	}[:redistest.Deep(6, 10)]
 	for _, tick := range []time.Duration{5 * ms, 26 * ms, 100 * ms}[:redistest.Deep(0, 3)] {
 		for _, clock := range []time.Duration{0, 5 * ms, -5 * ms, 30 * ms, -30 * ms} {
 			for _, within := range append(contexts, 0) {
