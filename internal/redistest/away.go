@@ -16,7 +16,7 @@ func Unused(t testing.TB) (address string) {
 		listener, err = net.Listen("tcp", "127.0.0.1:0")
 	}
 	require.NoError(t, err)
-	defer listener.Close()
+	require.NoError(t, listener.Close())
 	return listener.Addr().String()
 }
 
