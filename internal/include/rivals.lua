@@ -36,7 +36,8 @@
 -- The numbers:
 --   100, 65536, 50000   The units of the score of clock, and half of a tenth of a second, in microseconds.
 --   5000                So much may a call take longer than another one of the same Client, in microseconds.
---   6e12                Larger differences would not fit into the score.
+--   6e12                Larger differences, of 69 days, would not fit into the score: such a clock counts as that of Redis.
+--   8000                No call is due later. If one is, the clock of Redis has gone back, and the Client is absent.
 --   549755813888        2^39.
 --   16, 32, 3000        A call marks at most 16 Clients that are absent, which bounds its time. If it has marked one
 --                       or has no rival, it removes up to 32 that are overdue for 3000 ms.
@@ -48,17 +49,18 @@ local time, server, ahead, moved = redis.pcall('TIME'), now, nil, 0
 if time[1] then
   server = time[1] * 1000000 + time[2]
   local latest, tenth = tonumber(redis.pcall('ZSCORE', waiters, clock)), floor(server / 100000) % 65536
-  local offset = max(-6e12, min(now - server, 6e12))
-  local line = offset
+  local offset = now - server
+  local counts = max(offset, -offset) <= 6e12
+  local line = counts and offset or 0
   if latest then
     latest = latest - 4e15
     line = floor(latest / 65536) * 100 - max(0, (tenth - latest) % 65536 - 80) * 50000
   end
-  if offset >= line - 5000 then
+  if counts and offset >= line - 5000 then
     ahead = ceil(max(offset, line) / 100) * 65536 + tenth
     ahead = ahead ~= latest and 4e15 + ahead -- else it is as it was
   end
-  moved = max(0, line - offset)
+  moved = counts and max(0, line - offset) or line - offset
   now = now + moved
 end
 local t, isFirst, rival, least, due, marked = floor(server / 1000), false, nil, 0, 0, false
@@ -67,7 +69,7 @@ for _ = 1, time[1] and 16 or 0 do
   isFirst = first[1] == id
   rival, least = first[isFirst and 3 or 1], floor(first[isFirst and 4 or 2] or 0)
   due = rival and call('ZSCORE', waiters, rival .. '!') or 0
-  if not rival or due + 0 >= t or type(redis.pcall('ZADD', waiters, 1e14 + least, rival)) ~= 'number' then
+  if not rival or due + 0 >= t and due + 0 < t + 8000 or type(redis.pcall('ZADD', waiters, 1e14 + least, rival)) ~= 'number' then
     break
   end
   marked = true

@@ -181,21 +181,21 @@ local rest, lead = ARGV[4 + 8] + 0, ARGV[4 + 9] + 0
 local clock = 'the most advanced clock of the Clients whose callers wait for the limiter'
 local time, server, ahead, moved = redis.pcall('TIME'), now, nil, 0
 local ceil = math.ceil
-local min = math.min
 if time[1] then
   server = time[1] * 1000000 + time[2]
   local latest, tenth = tonumber(redis.pcall('ZSCORE', waiters, clock)), floor(server / 100000) % 65536
-  local offset = max(-6e12, min(now - server, 6e12))
-  local line = offset
+  local offset = now - server
+  local counts = max(offset, -offset) <= 6e12
+  local line = counts and offset or 0
   if latest then
     latest = latest - 4e15
     line = floor(latest / 65536) * 100 - max(0, (tenth - latest) % 65536 - 80) * 50000
   end
-  if offset >= line - 5000 then
+  if counts and offset >= line - 5000 then
     ahead = ceil(max(offset, line) / 100) * 65536 + tenth
     ahead = ahead ~= latest and 4e15 + ahead -- else it is as it was
   end
-  moved = max(0, line - offset)
+  moved = counts and max(0, line - offset) or line - offset
   now = now + moved
 end
 local t, isFirst, rival, least, due, marked = floor(server / 1000), false, nil, 0, 0, false
@@ -204,7 +204,7 @@ for _ = 1, time[1] and 16 or 0 do
   isFirst = first[1] == id
   rival, least = first[isFirst and 3 or 1], floor(first[isFirst and 4 or 2] or 0)
   due = rival and call('ZSCORE', waiters, rival .. '!') or 0
-  if not rival or due + 0 >= t or type(redis.pcall('ZADD', waiters, 1e14 + least, rival)) ~= 'number' then
+  if not rival or due + 0 >= t and due + 0 < t + 8000 or type(redis.pcall('ZADD', waiters, 1e14 + least, rival)) ~= 'number' then
     break
   end
   marked = true
@@ -232,6 +232,7 @@ local free1 = most1 - (count1 or 0)
 local total, free, most, credit = ARGV[1] + 0, free1, most1, 9007199254740992
 local holds, reach = true, 0
 -- internal/include/share.lua
+local min = math.min
 local known, open = tonumber(redis.pcall('ZSCORE', waiters, id)), max(0, min(free, credit + 1))
 local stays = known and known < 1e14
 local own, held, slow = stays and floor(known) or 0, 0, 0

@@ -1,0 +1,66 @@
+package limit
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
+)
+
+// TestAcquire_ClockOfRedisGoesBack_PaceStays: as that of a replica that becomes the master. No permit is held for a
+// Client that has ended, which is expected in a future that no call is due in.
+func TestAcquire_ClockOfRedisGoesBack_PaceStays(t *testing.T) {
+	tests := map[string]shareTest{"InFlight": limited(36, InFlight{Permits: 4, Lease: time.Minute})}
+	for _, name := range []string{"TokenBucket", "FixedWindow", "Redisson's layout"} {
+		tests[name] = daily[name]
+	}
+	for name, test := range tests {
+		redistest.Run(t, func(t *testing.T, f *redistest.Fixture) {
+			const d, back = 12 * time.Second, time.Minute
+			var s site
+			if name == "InFlight" {
+				s.hold = 100 * time.Millisecond
+			}
+			changes := time.Now().Add(2 * time.Second)
+			ctx, end := context.WithDeadline(t.Context(), changes)
+			defer end()
+			go func() {
+				for ; t.Context().Err() == nil; time.Sleep(time.Millisecond) {
+					if now := time.Now(); now.After(changes) {
+						f.Redis.SetTime(now.Add(-back))
+					}
+				}
+			}()
+			leaves := test.open(rratelimiter.New(f.Conn))
+			for range 30 {
+				go func() {
+					var taken Taken
+					for taken.Acquire(ctx, 1, leaves) == nil {
+						time.Sleep(s.hold)
+						_ = taken.Settle(context.Background(), 1)
+					}
+				}()
+			}
+			got := shares(t, f, d, test.open, s, s)
+			assert.GreaterOrEqual(t, float64(got.sum()), 0.8*test.rate*d.Seconds(), "%s: %v", name, got.permits)
+		})
+	}
+}
+
+// TestAcquire_ClockIsMonthsOff_ShareEqually: of a host that begins in 1970, for instance.
+func TestAcquire_ClockIsMonthsOff_ShareEqually(t *testing.T) {
+	const day = 24 * time.Hour
+	for _, name := range []string{"TokenBucket", "SlidingWindow"} {
+		for _, off := range []time.Duration{-71 * day, -20000 * day, 71 * day, 20000 * day} {
+			redistest.Run(t, func(t *testing.T, f *redistest.Fixture) {
+				d := forSeconds(8, 20)
+				got := shares(t, f, d, daily[name].open, site{}, site{clock: off, trip: 20 * time.Millisecond})
+				assertShares(t, got, daily[name].rate*d.Seconds(), 0.9, name+" "+off.String())
+			})
+		}
+	}
+}
