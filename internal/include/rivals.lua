@@ -36,7 +36,7 @@
 -- The numbers:
 --   100, 65536, 50000   The units of the score of clock, and half of a tenth of a second, in microseconds.
 --   5000                So much may a call take longer than another one of the same Client, in microseconds.
---   6e12                Larger differences, of 69 days, would not fit into the score: such a clock counts as that of Redis.
+--   6e12                Larger differences, of 69 days, do not fit into the score. Such a clock counts as that of Redis.
 --   8000                No call is due later. If one is, the clock of Redis has gone back, and the Client is absent.
 --   549755813888        2^39.
 --   16, 32, 3000        A call marks at most 16 Clients that are absent, which bounds its time. If it has marked one
