@@ -5,8 +5,8 @@
 --
 -- Permits of a window come free together, batch of them. Need is what those before it take, if they want as much as this
 -- Client does, less the permits that the window still has. If that is not below 0, the turn of the Client is in a later
--- window. It asks in that one, although this one still has permits: held is the time until the next one. Four more ask
--- than can be served, for those that have left.
+-- window. It asks in that one, although this one still has permits: held is the time until the next one. Sixteen more
+-- ask than can be served, for those that have left.
 --
 -- A Client whose waiters want no more is due at once: for the next call of a rival it is absent. But callers that are
 -- served come back, and take more of a window that is large for them. It is, if a second has 16 permits or more for
@@ -43,7 +43,7 @@ end
 local before = rival and tonumber(redis.pcall('ZRANK', waiters, id)) or 0
 local left, need = max(0, open - granted), -1
 if batch then
-  need = max(0, before - 4) * min(batch, total + rest) - left
+  need = max(0, before - 16) * min(batch, total + rest) - left
   lag = max(0, floor(need / batch)) * window + min(before, 1) * min(10, permit)
 else
   lag = min(before * min(15, permit) + max(0, before - 4) * min(10, permit), 250)

@@ -8,19 +8,20 @@
 --            comes before the one that was just served.
 --            A Client is absent if its call is overdue. Its score is 1e14 and what it got then.
 --   "<id>!"  The time by which the next call of the Client is due, in Unix milliseconds of the server. The fraction
---            is the number of milliseconds by which calls of the Client may be late, in units of 1/2048.
+--            is the number of milliseconds by which calls of the Client may be late, in units of 1/2048. Of an absent
+--            one it is 1e13 and the time of a call that found it overdue.
 -- The set has up to three more:
 --   clock    The most advanced clock: 4e15, and 65536 times <ahead>, and <last>. By <ahead> tenths of a millisecond it
 --            is ahead of the server's. A Client last had it at <last> tenths of a second, modulo 65536.
 --   "all"    Only in Redisson's layout: see script.lua.
---   "held"   Only of an InFlight: the time of the last hold, see the section hold in inflight.lua.
+--   "held"   Only of an InFlight: 3e15 and the time of the last hold, see the section hold in inflight.lua.
 --
 -- What a Client got is below 2^39, and all other scores are above. So the Clients that are not absent come first, in the
 -- order in which they are served, and the rank of one is the number of those before it.
 --
--- The rival is the first of the others. Those that are overdue become absent until one is found that is not. An absent
--- Client keeps its score for three seconds: one whose calls are late, beside much load, makes up for it. While there are
--- absent Clients, one without a rival counts what it gets for them: others is true.
+-- Clients that are overdue become absent, and the rival is the first of the others. An absent Client keeps its score for
+-- three seconds: one whose calls are late, beside much load, makes up for it. While there are absent Clients, one without
+-- a rival counts what it gets for them: others is true.
 --
 -- The name of clock is longer than 64 bytes. Redis keeps a small set with shorter members as a list, in which each
 -- command reads the members one after another.
@@ -39,11 +40,11 @@
 --   6e12                Larger differences, of 69 days, do not fit into the score. Such a clock counts as that of Redis.
 --   8000                No call is due later. If one is, the clock of Redis has gone back, and the Client is absent.
 --   549755813888        2^39.
---   16, 32, 3000        A call marks at most 16 Clients that are absent, which bounds its time. If it has marked one
---                       or has no rival, it removes up to 32 that are overdue for 3000 ms.
+--   16, 32, 3000        A call marks at most 16 Clients that are overdue, which bounds its time. If it has marked one
+--                       or has no rival, it removes up to 32 that are absent for 3000 ms.
 --
 -- Now is in microseconds.
--- Needs: id now waiters. Sets: ahead clock due isFirst least moved now others rival server t.
+-- Needs: id now waiters. Sets: ahead clock isFirst least moved now others rival server t.
 local clock = 'the most advanced clock of the Clients whose callers wait for the limiter'
 local time, server, ahead, moved = redis.pcall('TIME'), now, nil, 0
 if time[1] then
@@ -63,22 +64,28 @@ if time[1] then
   moved = counts and max(0, line - offset) or line - offset
   now = now + moved
 end
-local t, isFirst, rival, least, due, marked = floor(server / 1000), false, nil, 0, 0, false
-for _ = 1, time[1] and 16 or 0 do
-  local first = redis.pcall('ZRANGEBYSCORE', waiters, '0', '(549755813888', 'WITHSCORES', 'LIMIT', '0', '2')
-  isFirst = first[1] == id
-  rival, least = first[isFirst and 3 or 1], floor(first[isFirst and 4 or 2] or 0)
-  due = rival and call('ZSCORE', waiters, rival .. '!') or 0
-  if not rival or due + 0 >= t and due + 0 < t + 8000 or type(redis.pcall('ZADD', waiters, 1e14 + least, rival)) ~= 'number' then
-    break
-  end
-  marked = true
+local t = floor(server / 1000)
+local overdue = time[1] and redis.pcall('ZRANGEBYSCORE', waiters, '549755813888', '(' .. t, 'LIMIT', '0', '16') or {}
+if time[1] and not overdue[1] then
+  overdue = redis.pcall('ZRANGEBYSCORE', waiters, t + 8000, '(10000000000000', 'LIMIT', '0', '16')
 end
+local marked = false
+for i = 1, #overdue do
+  local of = string.sub(overdue[i], 1, -2)
+  if of ~= id then
+    local got = floor(tonumber(redis.pcall('ZSCORE', waiters, of)) or 0)
+    redis.pcall('ZADD', waiters, 1e14 + got, of, 1e13 + t, overdue[i])
+    marked = true
+  end
+end
+local first = time[1] and redis.pcall('ZRANGEBYSCORE', waiters, '0', '(549755813888', 'WITHSCORES', 'LIMIT', '0', '2') or {}
+local isFirst = first[1] == id
+local rival, least = first[isFirst and 3 or 1], floor(first[isFirst and 4 or 2] or 0)
 local others = rival or moved > 0
 if marked or not rival and (tonumber(redis.pcall('ZCOUNT', waiters, 1e14, 2e14)) or 0) > 0 then
   others = true
-  local gone = call('ZRANGEBYSCORE', waiters, '549755813888', '(' .. t - 3000, 'LIMIT', '0', '32')
+  local gone = redis.pcall('ZRANGEBYSCORE', waiters, 1e13, '(' .. 1e13 + t - 3000, 'LIMIT', '0', '32')
   for i = 1, #gone do
-    call('ZREM', waiters, gone[i], string.sub(gone[i], 1, -2))
+    redis.pcall('ZREM', waiters, gone[i], string.sub(gone[i], 1, -2))
   end
 end

@@ -26,7 +26,7 @@
 --                   TestTransport_PoliciesOfThePage_AreAcceptedByProviders. With 0, one of four Clients of Redisson's
 --                   layout takes most of each burst, and TestAcquire_ClientsWait_ShareEqually fails.
 --
--- Needs: credit due free holds id lead least reach rival t total waiters.
+-- Needs: credit free holds id lead least reach rival t total waiters.
 -- Sets: credit held known open own slow stays.
 local known, open = tonumber(redis.pcall('ZSCORE', waiters, id)), max(0, min(free, credit + 1))
 local stays = known and known < 1e14
@@ -47,7 +47,8 @@ if rival and (open > 0 or not stays) then
     end
     share = max(share, open - wanted)
   end
-  if share < asked and holds and due + 0 >= t then
+  local due = share < asked and holds and call('ZSCORE', waiters, rival .. '!') or 0
+  if due + 0 >= t then
     held = min(floor(due) + 1 - t, max(5, ceil(1250 / lead), min(100, ceil((asked - share) * 250 / lead))))
     slow = fmod(due, 1) * 2048000
     credit = min(credit, share - 1)

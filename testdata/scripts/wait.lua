@@ -79,23 +79,29 @@ if time[1] then
   moved = counts and max(0, line - offset) or line - offset
   now = now + moved
 end
-local t, isFirst, rival, least, due, marked = floor(server / 1000), false, nil, 0, 0, false
-for _ = 1, time[1] and 16 or 0 do
-  local first = redis.pcall('ZRANGEBYSCORE', waiters, '0', '(549755813888', 'WITHSCORES', 'LIMIT', '0', '2')
-  isFirst = first[1] == id
-  rival, least = first[isFirst and 3 or 1], floor(first[isFirst and 4 or 2] or 0)
-  due = rival and call('ZSCORE', waiters, rival .. '!') or 0
-  if not rival or due + 0 >= t and due + 0 < t + 8000 or type(redis.pcall('ZADD', waiters, 1e14 + least, rival)) ~= 'number' then
-    break
-  end
-  marked = true
+local t = floor(server / 1000)
+local overdue = time[1] and redis.pcall('ZRANGEBYSCORE', waiters, '549755813888', '(' .. t, 'LIMIT', '0', '16') or {}
+if time[1] and not overdue[1] then
+  overdue = redis.pcall('ZRANGEBYSCORE', waiters, t + 8000, '(10000000000000', 'LIMIT', '0', '16')
 end
+local marked = false
+for i = 1, #overdue do
+  local of = string.sub(overdue[i], 1, -2)
+  if of ~= id then
+    local got = floor(tonumber(redis.pcall('ZSCORE', waiters, of)) or 0)
+    redis.pcall('ZADD', waiters, 1e14 + got, of, 1e13 + t, overdue[i])
+    marked = true
+  end
+end
+local first = time[1] and redis.pcall('ZRANGEBYSCORE', waiters, '0', '(549755813888', 'WITHSCORES', 'LIMIT', '0', '2') or {}
+local isFirst = first[1] == id
+local rival, least = first[isFirst and 3 or 1], floor(first[isFirst and 4 or 2] or 0)
 local others = rival or moved > 0
 if marked or not rival and (tonumber(redis.pcall('ZCOUNT', waiters, 1e14, 2e14)) or 0) > 0 then
   others = true
-  local gone = call('ZRANGEBYSCORE', waiters, '549755813888', '(' .. t - 3000, 'LIMIT', '0', '32')
+  local gone = redis.pcall('ZRANGEBYSCORE', waiters, 1e13, '(' .. 1e13 + t - 3000, 'LIMIT', '0', '32')
   for i = 1, #gone do
-    call('ZREM', waiters, gone[i], string.sub(gone[i], 1, -2))
+    redis.pcall('ZREM', waiters, gone[i], string.sub(gone[i], 1, -2))
   end
 end
 -- script.lua
@@ -225,7 +231,8 @@ if rival and (open > 0 or not stays) then
     end
     share = max(share, open - wanted)
   end
-  if share < asked and holds and due + 0 >= t then
+  local due = share < asked and holds and call('ZSCORE', waiters, rival .. '!') or 0
+  if due + 0 >= t then
     held = min(floor(due) + 1 - t, max(5, ceil(1250 / lead), min(100, ceil((asked - share) * 250 / lead))))
     slow = fmod(due, 1) * 2048000
     credit = min(credit, share - 1)
@@ -441,7 +448,7 @@ elseif answers or flags ~= '' or not hinted then
   local before = rival and tonumber(redis.pcall('ZRANK', waiters, id)) or 0
   local left, need = max(0, open - granted), -1
   if batch then
-    need = max(0, before - 4) * min(batch, total + rest) - left
+    need = max(0, before - 16) * min(batch, total + rest) - left
     lag = max(0, floor(need / batch)) * window + min(before, 1) * min(10, permit)
   else
     lag = min(before * min(15, permit) + max(0, before - 4) * min(10, permit), 250)

@@ -1,0 +1,95 @@
+package limit
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
+)
+
+// hanging is a client whose calls hang for a time.
+type hanging struct {
+	rueidis.Client
+	from, to time.Time
+}
+
+func (c hanging) Do(ctx context.Context, command rueidis.Completed) rueidis.RedisResult {
+	c.hang()
+	defer c.hang()
+	return c.Client.Do(ctx, command)
+}
+
+func (c hanging) hang() {
+	if now := time.Now(); now.After(c.from) && now.Before(c.to) {
+		time.Sleep(c.to.Sub(now))
+	}
+}
+
+// TestAcquire_ClientsFail_NoPermitIsIdle: three Clients hang, for three seconds or to the end, and others come and go
+// each 50 ms. A permit is free for the time of a call and of its lateness. The others wait for a round of all callers,
+// which takes 0.9 s, and for what two Clients make up for, 2.4 s.
+func TestAcquire_ClientsFail_NoPermitIsIdle(t *testing.T) {
+	const d, minute = 9 * time.Second, time.Minute
+	names := []string{"FixedWindow", "TokenBucket", "SlidingLog"}
+	for _, name := range names[:redistest.Deep(2, 3)] {
+		redistest.Run(t, func(t *testing.T, f *redistest.Fixture) {
+			ctx, end := context.WithTimeout(t.Context(), d)
+			defer end()
+			var all sync.WaitGroup
+			var granted, longest atomic.Int64
+			clock := func(ahead time.Duration) rratelimiter.Option {
+				return rratelimiter.WithClock(func() time.Time { return time.Now().Add(ahead) })
+			}
+			waits := func(ctx context.Context, conn rueidis.Client, ahead time.Duration, callers int, steady bool) {
+				l := daily[name].open(rratelimiter.New(conn, clock(ahead)))
+				for range callers {
+					all.Go(func() {
+						for from := time.Now(); ctx.Err() == nil; from = time.Now() {
+							if l.Acquire(ctx, 1) != nil {
+								return
+							}
+							if granted.Add(1); steady {
+								longest.Store(max(longest.Load(), int64(time.Since(from))))
+							}
+						}
+					})
+				}
+			}
+			waits(ctx, f.Conn, 0, 5, true)
+			waits(ctx, far{f.Conn, 3 * time.Millisecond}, 0, 5, true)
+			waits(ctx, f.Conn, minute, 5, true)
+			waits(ctx, f.Conn, -minute, 5, true)
+			from := time.Now().Add(2 * time.Second)
+			for _, to := range []time.Time{from.Add(3 * time.Second), from.Add(3 * time.Second), from.Add(d)} {
+				waits(ctx, hanging{f.Conn, from, to}, 0, 5, false)
+			}
+			all.Go(func() {
+				for ctx.Err() == nil {
+					visit, leave := context.WithTimeout(ctx, 45*time.Millisecond)
+					waits(visit, f.Conn, 0, 2, false)
+					time.Sleep(50 * time.Millisecond)
+					leave()
+				}
+			})
+			var idle time.Duration
+			own := New(rratelimiter.New(f.Conn, clock(minute)), "x", daily[name].policies...)
+			for busy := time.Now(); ctx.Err() == nil; time.Sleep(time.Millisecond) {
+				if p, err := own.Peek(ctx); err != nil || p[0].Remaining == 0 {
+					busy = time.Now()
+				}
+				idle = max(idle, time.Since(busy))
+			}
+			all.Wait()
+			assert.GreaterOrEqual(t, float64(granted.Load()), 0.97*40*d.Seconds(), name)
+			assert.LessOrEqual(t, time.Duration(longest.Load()), 4*time.Second, name)
+			assert.LessOrEqual(t, idle, 75*time.Millisecond, name)
+		})
+	}
+}
