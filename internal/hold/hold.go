@@ -64,6 +64,8 @@ type place struct {
 	err    error         // of the last call that failed
 	done   chan struct{} // closed when it is over; nil if no caller waits for that
 
+	renewing bool // in a call that renews it
+
 	counted bool        // by Changed of the Keeper
 	lapse   *time.Timer // ends the count at the end of a lease that is not renewed
 }

@@ -320,6 +320,43 @@ func TestRenew_Outage_KeepsOrLoses(t *testing.T) {
 	}
 }
 
+// TestRenew_GrantIsLate_IsRenewedInTime: its lease ends before the next renewal of another place.
+func TestRenew_GrantIsLate_IsRenewedInTime(t *testing.T) {
+	for _, hangs := range []bool{true, false} { // that renewal
+		run(t, func(t *testing.T, k *Keeper, f *fake) {
+			a, _ := f.grant(k, "a", true)
+			time.Sleep(4 * time.Second)
+			if hangs {
+				f.set(nil, time.Hour)
+				time.Sleep(time.Second + time.Millisecond)
+			}
+			end, lost := time.Now().Add(time.Second/2), 0
+			f.mu.Lock()
+			f.ends["b"] = end
+			f.mu.Unlock()
+			b := k.New()
+			b.Add(Terms{"name", "key", f.lease, true, f}, "b", end.Add(-f.lease))
+			b.Keep(func(error) {
+				lost++
+				assert.Equal(t, end, time.Now())
+			})
+			time.Sleep(2 * time.Second)
+			f.set(nil, 0)
+			time.Sleep(time.Minute + 10*time.Millisecond)
+			assert.Equal(t, map[bool]int{false: 2, true: 1}[hangs], f.held(), hangs)
+			assert.Equal(t, map[bool]int{true: 1}[hangs], lost)
+			f.mu.Lock()
+			f.renewals = nil
+			f.mu.Unlock()
+			time.Sleep(time.Minute + 10*time.Millisecond)
+			synctest.Wait()
+			assert.Len(t, f.renewals, 12, "they share calls")
+			a.Return()
+			b.Return()
+		})
+	}
+}
+
 // TestRenew_PlaceIsGone_IsLost: the process was stopped, or the limiter was reset.
 func TestRenew_PlaceIsGone_IsLost(t *testing.T) {
 	run(t, func(t *testing.T, k *Keeper, f *fake) {

@@ -38,7 +38,8 @@ type set struct {
 	calls  Calls
 
 	renewed map[*place]struct{}
-	round   *time.Timer // of the next renewal; nil without renewed places
+	round   *time.Timer // of the next renewals; nil without renewed places that are in no call
+	planned time.Time   // when that is
 
 	returning map[*place]struct{}
 	due       []*place    // of these, those in no call

@@ -23,21 +23,37 @@ func (k *Keeper) renewLocked(p *place) {
 	}
 	p.state = renewed
 	s.renewed[p] = struct{}{}
-	if s.round == nil {
-		due := p.end.Add(s.id.lease/renewals - s.id.lease)
-		s.round = time.AfterFunc(max(0, time.Until(due)), s.renew)
-	}
+	s.planLocked(p.end.Add(s.id.lease/renewals - s.id.lease))
 }
 
-// renew renews the leases of the places of a set, and plans the next time. The calls of one node, which may hang, delay
-// those of no other: each set has a timer of its own.
+// planLocked plans renewals for a time, unless they are planned for an earlier one.
+func (s *set) planLocked(due time.Time) {
+	if s.round != nil {
+		if !due.Before(s.planned) {
+			return
+		}
+		s.round.Stop()
+	}
+	s.planned, s.round = due, time.AfterFunc(max(0, time.Until(due)), s.renew)
+}
+
+// renew renews the leases of the places of a set that are in no other call, and plans the next time. A call that hangs
+// delays only its own places: each set has a timer of its own, and a place that is granted meanwhile another call.
 func (s *set) renew() {
-	begun := time.Now()
 	s.keeper.mu.Lock()
-	own := s.round
+	begun := time.Now()
+	if s.round == nil || begun.Before(s.planned) { // the timer was stopped too late
+		s.keeper.mu.Unlock()
+		return
+	}
+	s.round = nil
 	places := make([]*place, 0, len(s.renewed))
 	earliest := begun.Add(s.id.lease / renewals)
 	for p := range s.renewed {
+		if p.renewing {
+			continue
+		}
+		p.renewing = true
 		places = append(places, p)
 		if p.end.Before(earliest) {
 			earliest = p.end
@@ -46,7 +62,7 @@ func (s *set) renew() {
 	s.keeper.mu.Unlock()
 
 	err := redisx.ErrNoReply // unless the calls return
-	defer func() { s.renewedAll(own, begun, err) }()
+	defer func() { s.renewedAll(places, begun, err) }()
 	ctx, stop := context.WithDeadline(redisx.RetryUntilEnd(context.Background()), earliest)
 	defer stop()
 	err = nil
@@ -79,29 +95,31 @@ func (s *set) renewPart(ctx context.Context, part []*place) error {
 	return err
 }
 
-// renewedAll ends the places that could not be renewed in time, and plans the next calls.
-func (s *set) renewedAll(own *time.Timer, begun time.Time, err error) {
+// renewedAll ends the places of a call that could not be renewed in time, and plans the next call for the others.
+func (s *set) renewedAll(places []*place, begun time.Time, err error) {
 	s.keeper.mu.Lock()
 	defer s.keeper.mu.Unlock()
 	now := time.Now()
-	next := begun.Add(s.id.lease / renewals)
+	next, left := begun.Add(s.id.lease/renewals), false
 	if err != nil {
 		next = now.Add(min(s.id.lease/repeats, longestPause))
 	}
-	for p := range s.renewed {
-		if !p.end.After(now) {
+	for _, p := range places {
+		p.renewing = false
+		switch {
+		case p.state != renewed: // it was returned or lost meanwhile
+		case !p.end.After(now):
 			delete(s.renewed, p)
 			s.removeLostLocked(p)
-		} else if p.end.Before(next) {
-			next = p.end
+		default:
+			left = true
+			if p.end.Before(next) {
+				next = p.end
+			}
 		}
 	}
-	switch {
-	case s.round != own: // all were returned, and others renewed since
-	case len(s.renewed) > 0:
-		own.Reset(max(0, time.Until(next)))
-	default:
-		s.round = nil
+	if left {
+		s.planLocked(next)
 	}
 	s.removeIfIdleLocked()
 }
