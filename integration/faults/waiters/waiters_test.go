@@ -41,8 +41,9 @@ const (
 	callers   = 5  // of a process, for each limiter
 	away      = 3 * time.Second
 
-	// A round of all callers takes a second, and two processes make up for 48 permits each. Other suites may run.
-	longest = 6 * time.Second
+	// A round of all callers takes a second, and two processes make up for 48 permits each. Other suites may run: in
+	// fake time, TestAcquire_ClientsFail_NoPermitIsIdle has half of it.
+	longest = 8 * time.Second
 )
 
 var loadTime = env.Duration("WAITERS_LOAD", 8*time.Second)
@@ -148,8 +149,11 @@ func launch(t *testing.T, addr string, since time.Time, environ ...string) *proc
 			if _, err := fmt.Sscan(lines.Text(), &limiter, &waited); err != nil {
 				continue // a process that is killed may end within a line
 			}
-			if begin := time.Now().Add(-waited); begin.After(since) && begin.Before(since.Add(loadTime)) {
+			now := time.Now()
+			if now.After(since) && now.Before(since.Add(loadTime)) {
 				p.granted[limiter]++
+			}
+			if now.Add(-waited).After(since) {
 				p.longest[limiter] = max(p.longest[limiter], waited)
 			}
 		}
@@ -209,6 +213,6 @@ func TestAcquire_ProcessesFail_OthersGoOn(t *testing.T) {
 			assert.InDelta(t, 1.025, share, 0.3, "%s: %s", limiter, name)
 			assert.Less(t, p.longest[i], longest, "%s: %s", limiter, name)
 		}
-		assert.Greater(t, float64(sum), 0.7*perSecond*loadTime.Seconds(), limiter)
+		assert.Greater(t, float64(sum), 0.8*perSecond*loadTime.Seconds(), limiter)
 	}
 }

@@ -64,8 +64,8 @@ func TestRoads_EachRoad_IsBelowItsCeiling(t *testing.T) {
 	}
 }
 
-// shortestRoads measures the roads up to three times, until none is above its ceiling, and returns the shortest: on a
-// busy machine a slow reply adds functions to the calls that follow.
+// shortestRoads measures the roads up to three times, until none is above its ceiling. It returns the shortest ones: on
+// a busy machine a slow reply adds functions to the calls that follow.
 func shortestRoads(t *testing.T) (shortest []road) {
 	for range 3 {
 		roads, above := roadsOf(t), false
