@@ -34,9 +34,12 @@ func (p *protocol) waiters() string {
 	if key := p.waitersKey.Load(); key != nil {
 		return *key
 	}
-	texts := slices.Clip(p.keys)
-	for i := range p.members {
-		texts = append(texts, p.members[i].settings)
+	var texts []string
+	for _, m := range p.members {
+		texts = append(texts, m.keys[0]) // of Redisson's layout, others are of one Client
+	}
+	for _, m := range p.members {
+		texts = append(texts, m.settings)
 	}
 	key := redisx.Beside("waiters", texts...)
 	p.waitersKey.Store(&key)

@@ -8,5 +8,6 @@ if backdate then
   credit = min(credit, missing@ > 0 and -1 or floor(early@ / interval@))
 end
 
---@ next  in: missing@ next refill@  out: next
+--@ next  in: drips missing@ next refill@  out: drips next
 next = max(next, missing@ / refill@)
+drips = true

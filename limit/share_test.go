@@ -293,6 +293,17 @@ func TestAcquire_ShortDeadlinesOnASlowLink_KeepThePace(t *testing.T) {
 	}
 }
 
+// TestAcquire_WindowBesideABucket_PaceStays: many Clients take one permit after another of each window.
+func TestAcquire_WindowBesideABucket_PaceStays(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, f *redistest.Fixture) {
+		test := limited(40, FixedWindow{20, 500 * time.Millisecond, false},
+			Smooth{Permits: 80, Interval: time.Second, Burst: time.Millisecond})
+		d := forSeconds(3, 15)
+		got := shares(t, f, d, test.open, slices.Repeat([]site{{callers: 3}}, 40)...)
+		assert.GreaterOrEqual(t, float64(got.sum()), 0.95*test.rate*d.Seconds())
+	})
+}
+
 // TestAcquire_ClientWantsLess_GetsAllOfIt: one caller beside thirty.
 func TestAcquire_ClientWantsLess_GetsAllOfIt(t *testing.T) {
 	for name, test := range shareTests() {

@@ -126,5 +126,6 @@ if epoch@ and other@ then
   report@[5] = max(0, call('PTTL', KEYS[@1])) * 1000
 end
 
---@ next  in: next next@  out: next
+--@ next  in: drips next next@  out: drips next
 next = max(next, next@ - now)
+drips = true

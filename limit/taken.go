@@ -317,8 +317,9 @@ func (t *take) settle(ctx context.Context) error {
 		}
 		err := t.attempt(ctx)
 		var redisErr *rueidis.RedisError
+		refused := errors.As(err, &redisErr) && !redisx.ReplyLost(err)
 		var state *rratelimiter.StateError
-		if err == nil || errors.As(err, &redisErr) || errors.As(err, &state) || errors.Is(err, rueidis.ErrClosing) ||
+		if err == nil || refused || errors.As(err, &state) || errors.Is(err, rueidis.ErrClosing) ||
 			errors.Is(err, ErrNotChargeable) {
 			return err
 		}

@@ -128,5 +128,6 @@ if epoch@ and other@ then
   report@[5] = max(0, call('PTTL', KEYS[@1])) * 1000
 end
 
---@ next  in: interval@ missed missing@ most@ next refill@  out: next
+--@ next  in: drips interval@ missed missing@ most@ next refill@  out: drips next
 next = max(next, (((missed or 1) - most@) * interval@ + missing@) / refill@)
+drips = true

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
@@ -31,6 +32,23 @@ func TestAcquire_WaitersKey_IsOfWaitersOnly(t *testing.T) {
 		assert.True(t, strings.HasPrefix(keys[0], "{name}:waiters:"), keys[0])
 		time.Sleep(10 * time.Second)
 		assert.Empty(t, f.waitersKeys())
+	})
+}
+
+// TestAcquire_RedissonJoined_ClientsShareTheKey: some keys of its layout are of one Client.
+func TestAcquire_RedissonJoined_ClientsShareTheKey(t *testing.T) {
+	withRedis(t, func(t *testing.T, f *fixture) {
+		rate := rratelimiter.InitialRate(rratelimiter.Rate{Permits: 1, Interval: time.Hour})
+		for range 2 {
+			l := Join(rratelimiter.New(f.Conn).Limiter("name", rate))
+			tryWithin(t, l, 1, time.Minute)
+		}
+		time.Sleep(time.Second)
+		for range 2 {
+			l := Join(rratelimiter.New(f.Conn).Limiter("name", rate))
+			assert.False(t, tryWithin(t, l, 1, time.Second))
+		}
+		assert.Len(t, f.waitersKeys(), 1)
 	})
 }
 

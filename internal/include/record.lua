@@ -4,7 +4,7 @@
 -- not all.
 --
 -- Permits of a window come free together, batch of them. Need is what those before it take, if they want as much as this
--- Client does, less the permits that the window still has. If that is not below 0, the turn of the Client is in a later
+-- Client does, less the permits that the window still has. Beside a policy that drips, each takes one at a time. If that is not below 0, the turn of the Client is in a later
 -- window. It asks in that one, although this one still has permits: held is the time until the next one. Sixteen more
 -- ask than can be served, for those that have left.
 --
@@ -26,7 +26,7 @@
 --   8000            The set expires so many milliseconds after the last call. A call is due within 5000 and a second or
 --                   more by which it is late. So the set stays while a Client waits.
 --
--- Needs: ahead batch clock granted held id known late lead next open own rest rival stays t total waiters window.
+-- Needs: ahead batch clock drips granted held id known late lead next open own rest rival stays t total waiters window.
 -- Sets: held lag own.
 own = min(549755813887, own + granted)
 local wants, due, lag, permit = total + rest - granted, t, 0, 250 / lead
@@ -43,7 +43,7 @@ end
 local before = rival and tonumber(redis.pcall('ZRANK', waiters, id)) or 0
 local left, need = max(0, open - granted), -1
 if batch then
-  need = max(0, before - 16) * min(batch, total + rest) - left
+  need = max(0, before - 16) * (drips and 1 or min(batch, total + rest)) - left
   lag = max(0, floor(need / batch)) * window + min(before, 1) * min(10, permit)
 else
   lag = min(before * min(15, permit) + max(0, before - 4) * min(10, permit), 250)

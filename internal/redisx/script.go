@@ -102,7 +102,10 @@ func ReplyLost(err error) bool {
 	var refused *rueidis.RedisError
 	var network *net.OpError
 	switch {
-	case errors.As(err, &refused), errors.Is(err, rueidis.ErrNoSlot), errors.Is(err, errRedirected):
+	case errors.As(err, &refused):
+		// Redis has refused other credentials on the connection of the call, which rueidis ends then.
+		return codeOf(refused.Error()) == "WRONGPASS" || strings.HasPrefix(refused.Error(), "AUTH ")
+	case errors.Is(err, rueidis.ErrNoSlot), errors.Is(err, errRedirected):
 		return false
 	case errors.As(err, &network):
 		return network.Op != "dial"

@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/alicebob/miniredis/v2"
+	"github.com/alicebob/miniredis/v2/server"
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -39,6 +41,31 @@ func TestScript_Unknown_IsSentWithItsText(t *testing.T) {
 }
 
 // TestReplyLost_Errors: unless Redis has refused a call, or it was not sent, it may have run.
+// TestReplyLost_CredentialsAreRefused: rueidis ends the calls in flight with the reply to its own AUTH.
+func TestReplyLost_CredentialsAreRefused(t *testing.T) {
+	for reply, lost := range map[string]bool{
+		"WRONGPASS invalid username-password pair or user is disabled.":                                 true,
+		"ERR AUTH <password> called without any password configured for the default user. Are you sure": true,
+		"NOAUTH Authentication required.":                                                               false,
+		"NOPERM this user has no permissions to run the 'evalsha' command":                              false,
+		"OOM command not allowed when used memory > 'maxmemory'.":                                       false,
+	} {
+		redis := miniredis.RunT(t)
+		redis.Server().SetPreHook(func(peer *server.Peer, command string, _ ...string) bool {
+			if command == "GET" {
+				peer.WriteError(reply)
+			}
+			return command == "GET"
+		})
+		conn, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{redis.Addr()}, DisableCache: true})
+		require.NoError(t, err)
+		err = conn.Do(t.Context(), conn.B().Get().Key("k").Build()).Error()
+		require.Error(t, err)
+		assert.Equal(t, lost, ReplyLost(err), reply)
+		conn.Close()
+	}
+}
+
 func TestReplyLost_Errors(t *testing.T) {
 	for err, lost := range map[error]bool{
 		nil: false, new(rueidis.RedisError): false, rueidis.Nil: false, rueidis.ErrNoSlot: false, errRedirected: false,

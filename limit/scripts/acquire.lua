@@ -36,6 +36,7 @@
 --   hold     Sets holds to false if nothing is to be held for other Clients now.
 --   next     Raises next, the microseconds until missed permits are free for a caller that waits. Of a window it
 --            sets batch, the permits that come free together, and window, its milliseconds: those of the smallest.
+--            sets drips if permits come free one after another.
 --   prefetch Lowers span, the milliseconds in which prefetched permits are used. A policy without it
 --            cannot prefetch.
 --   settle   Runs after the decision and before any take, also if nothing is granted. Prolongs a state whose
@@ -170,7 +171,7 @@ end
 --@lone flat
 --@each expire
 --@each report
---@waiting local next, batch, window = 0, nil, 0
+--@waiting local next, batch, window, drips = 0, nil, 0, false
 --@waiting each next
 --@waiting include record
 --@waiting if not prefetched then

@@ -1099,7 +1099,7 @@ local report2 = limiter2.report(answers)
 -- limit/tokenbucket.lua, report
 local report3 = {text3, taken3, part3, at3 - now}
 -- limit/scripts/acquire.lua
-local next, batch, window = 0, nil, 0
+local next, batch, window, drips = 0, nil, 0, false
 -- limit/fixedwindow.lua, length
 local length1 = ARGV[5]
 -- limit/fixedwindow.lua, next
@@ -1116,6 +1116,7 @@ do
 end
 -- limit/tokenbucket.lua, next
 next = max(next, (((missed or 1) - most3) * interval3 + missing3) / refill3)
+drips = true
 -- internal/include/record.lua
 own = min(549755813887, own + granted)
 local wants, due, lag, permit = total + rest - granted, t, 0, 250 / lead
@@ -1132,7 +1133,7 @@ end
 local before = rival and tonumber(redis.pcall('ZRANK', waiters, id)) or 0
 local left, need = max(0, open - granted), -1
 if batch then
-  need = max(0, before - 16) * min(batch, total + rest) - left
+  need = max(0, before - 16) * (drips and 1 or min(batch, total + rest)) - left
   lag = max(0, floor(need / batch)) * window + min(before, 1) * min(10, permit)
 else
   lag = min(before * min(15, permit) + max(0, before - 4) * min(10, permit), 250)

@@ -440,7 +440,7 @@ if held1 > 0 then
   report1[3], report1[4] = last * 1000 - now, first1 * 1000 - now
 end
 -- limit/scripts/acquire.lua
-local next, batch, window = 0, nil, 0
+local next, batch, window, drips = 0, nil, 0, false
 -- limit/inflight.lua, next
 if (missed or 1) > most1 - held1 then
   report1[4] = rival and isFirst and granted == 0 and 20000 or 100000
@@ -465,7 +465,7 @@ end
 local before = rival and tonumber(redis.pcall('ZRANK', waiters, id)) or 0
 local left, need = max(0, open - granted), -1
 if batch then
-  need = max(0, before - 16) * min(batch, total + rest) - left
+  need = max(0, before - 16) * (drips and 1 or min(batch, total + rest)) - left
   lag = max(0, floor(need / batch)) * window + min(before, 1) * min(10, permit)
 else
   lag = min(before * min(15, permit) + max(0, before - 4) * min(10, permit), 250)

@@ -434,7 +434,7 @@ if sum1 > 0 then
   end
 end
 -- limit/scripts/acquire.lua
-local next, batch, window = 0, nil, 0
+local next, batch, window, drips = 0, nil, 0, false
 -- limit/slidinglog.lua, next
 do
   local need, i = (missed or 1) - most1 + sum1, 4
@@ -461,7 +461,7 @@ end
 local before = rival and tonumber(redis.pcall('ZRANK', waiters, id)) or 0
 local left, need = max(0, open - granted), -1
 if batch then
-  need = max(0, before - 16) * min(batch, total + rest) - left
+  need = max(0, before - 16) * (drips and 1 or min(batch, total + rest)) - left
   lag = max(0, floor(need / batch)) * window + min(before, 1) * min(10, permit)
 else
   lag = min(before * min(15, permit) + max(0, before - 4) * min(10, permit), 250)

@@ -429,9 +429,10 @@ if next1 > at1 or stored1 < size1 then
   report1[3], report1[4] = next1 > at1 and max(0, next1 - now) or 0, max(0, next1 - now) + ceil((size1 - stored1) * cool1)
 end
 -- limit/scripts/acquire.lua
-local next, batch, window = 0, nil, 0
+local next, batch, window, drips = 0, nil, 0, false
 -- limit/smooth.lua, next
 next = max(next, next1 - now)
+drips = true
 -- internal/include/record.lua
 own = min(549755813887, own + granted)
 local wants, due, lag, permit = total + rest - granted, t, 0, 250 / lead
@@ -448,7 +449,7 @@ end
 local before = rival and tonumber(redis.pcall('ZRANK', waiters, id)) or 0
 local left, need = max(0, open - granted), -1
 if batch then
-  need = max(0, before - 16) * min(batch, total + rest) - left
+  need = max(0, before - 16) * (drips and 1 or min(batch, total + rest)) - left
   lag = max(0, floor(need / batch)) * window + min(before, 1) * min(10, permit)
 else
   lag = min(before * min(15, permit) + max(0, before - 4) * min(10, permit), 250)

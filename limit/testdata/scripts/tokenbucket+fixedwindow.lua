@@ -526,9 +526,10 @@ end
 -- limit/fixedwindow.lua, report
 local report2 = {text2, (count2 or 0) + 0, (left2 or 0) + 0}
 -- limit/scripts/acquire.lua
-local next, batch, window = 0, nil, 0
+local next, batch, window, drips = 0, nil, 0, false
 -- limit/tokenbucket.lua, next
 next = max(next, (((missed or 1) - most1) * interval1 + missing1) / refill1)
+drips = true
 -- limit/fixedwindow.lua, length
 local length2 = ARGV[8]
 -- limit/fixedwindow.lua, next
@@ -552,7 +553,7 @@ end
 local before = rival and tonumber(redis.pcall('ZRANK', waiters, id)) or 0
 local left, need = max(0, open - granted), -1
 if batch then
-  need = max(0, before - 16) * min(batch, total + rest) - left
+  need = max(0, before - 16) * (drips and 1 or min(batch, total + rest)) - left
   lag = max(0, floor(need / batch)) * window + min(before, 1) * min(10, permit)
 else
   lag = min(before * min(15, permit) + max(0, before - 4) * min(10, permit), 250)
