@@ -51,16 +51,20 @@ func TestAcquire_ClockOfRedisGoesBack_PaceStays(t *testing.T) {
 	}
 }
 
-// TestAcquire_ClockIsMonthsOff_ShareEqually: of a host that begins in 1970, for instance.
-func TestAcquire_ClockIsMonthsOff_ShareEqually(t *testing.T) {
-	const day = 24 * time.Hour
-	for _, name := range []string{"TokenBucket", "SlidingWindow"} {
-		for _, off := range []time.Duration{-71 * day, -20000 * day, 71 * day, 20000 * day} {
-			redistest.Run(t, func(t *testing.T, f *redistest.Fixture) {
-				d := forSeconds(8, 20)
-				got := shares(t, f, d, daily[name].open, site{}, site{clock: off, trip: 20 * time.Millisecond})
-				assertShares(t, got, daily[name].rate*d.Seconds(), 0.9, name+" "+off.String())
-			})
-		}
+// TestAcquire_ClockIsYearsOff_QuotaHolds: calls that wait and calls that do not have one clock. It is years behind that
+// of Redis.
+func TestAcquire_ClockIsYearsOff_QuotaHolds(t *testing.T) {
+	for _, name := range []string{"TokenBucket", "SlidingLog", "Redisson's layout"} {
+		withRedis(t, func(t *testing.T, f *fixture) {
+			clock := rratelimiter.WithClock(func() time.Time { return time.Now().AddDate(-3, 0, 0) })
+			l := daily[name].open(rratelimiter.New(f.Conn, clock))
+			granted := 0
+			for granted < 100 && redistest.Result(t, l.TryAcquire, 1) {
+				granted++
+			}
+			ctx, end := context.WithTimeout(t.Context(), 5*time.Millisecond)
+			defer end()
+			assert.ErrorIs(t, l.Acquire(ctx, 1), context.DeadlineExceeded, "%s: after %d", name, granted)
+		})
 	}
 }

@@ -37,7 +37,8 @@
 -- The numbers:
 --   100, 65536, 50000   The units of the score of clock, and half of a tenth of a second, in microseconds.
 --   5000                So much may a call take longer than another one of the same Client, in microseconds.
---   6e12                Larger differences, of 69 days, do not fit into the score. Such a clock counts as that of Redis.
+--   6e12                Larger differences, of 69 days, do not fit into the score. A Client
+--                       with such a clock is dated by it, and no other is.
 --   8000                No call is due later. If one is, the clock of Redis has gone back, and the Client is absent.
 --   549755813888        2^39.
 --   16, 32, 3000        A call marks at most 16 Clients that are overdue, which bounds its time. If it has marked one
@@ -61,7 +62,7 @@ if time[1] then
     ahead = ceil(max(offset, line) / 100) * 65536 + tenth
     ahead = ahead ~= latest and 4e15 + ahead -- else it is as it was
   end
-  moved = counts and max(0, line - offset) or line - offset
+  moved = counts and max(0, line - offset) or 0
   now = now + moved
 end
 local t = floor(server / 1000)

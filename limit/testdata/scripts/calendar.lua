@@ -228,7 +228,7 @@ if time[1] then
     ahead = ceil(max(offset, line) / 100) * 65536 + tenth
     ahead = ahead ~= latest and 4e15 + ahead -- else it is as it was
   end
-  moved = counts and max(0, line - offset) or line - offset
+  moved = counts and max(0, line - offset) or 0
   now = now + moved
 end
 local t = floor(server / 1000)
