@@ -164,7 +164,7 @@ func TestRedisson_RightMissing_FreesNoPermits(t *testing.T) {
 		case "PEXPIRETIME": // an older server lacks it, so that its absence is no error
 		case "ZSCORE": // of refunds: TestRefund_CommandIsNotPermitted_FreesNothing
 		case "ZRANGEBYSCORE", "ZREVRANGEBYSCORE": // of sets of more than a page
-		case "ZREVRANK": // of waiters beside those of other Clients, whose calls do without it
+		case "ZRANK": // of waiters beside those of other Clients, whose calls do without it
 		default:
 			require.Positive(t, refused[command], "no call uses %s", command)
 		}
