@@ -36,10 +36,7 @@ func (p *protocol) waiters() string {
 	}
 	var texts []string
 	for _, m := range p.members {
-		texts = append(texts, m.keys[0]) // of Redisson's layout, others are of one Client
-	}
-	for _, m := range p.members {
-		texts = append(texts, m.settings)
+		texts = append(texts, m.keys[0], m.settings) // of Redisson's layout, other keys are of one Client
 	}
 	key := redisx.Beside("waiters", texts...)
 	p.waitersKey.Store(&key)

@@ -189,22 +189,23 @@ local rest, lead = ARGV[8 + 8] + 0, ARGV[8 + 9] + 0
 -- internal/include/rivals.lua
 local clock = 'the most advanced clock of the Clients whose callers wait for the limiter'
 local time, server, ahead, moved = redis.pcall('TIME'), now, nil, 0
-local ceil = math.ceil
 if time[1] then
   server = time[1] * 1000000 + time[2]
+end
+local offset = now - server
+local ceil = math.ceil
+if time[1] and max(offset, -offset) <= 6e12 then
   local latest, tenth = tonumber(redis.pcall('ZSCORE', waiters, clock)), floor(server / 100000) % 65536
-  local offset = now - server
-  local counts = max(offset, -offset) <= 6e12
-  local line = counts and offset or 0
+  local line = offset
   if latest then
     latest = latest - 4e15
     line = floor(latest / 65536) * 100 - max(0, (tenth - latest) % 65536 - 80) * 50000
   end
-  if counts and offset >= line - 5000 then
+  if offset >= line - 5000 then
     ahead = ceil(max(offset, line) / 100) * 65536 + tenth
     ahead = ahead ~= latest and 4e15 + ahead -- else it is as it was
   end
-  moved = counts and max(0, line - offset) or 0
+  moved = max(0, line - offset)
   now = now + moved
 end
 local t = floor(server / 1000)
