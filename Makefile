@@ -76,11 +76,12 @@ test-published: deps
 	cp go.work.sum published.work.sum
 	GOWORK=$(CURDIR)/published.work $(GO_TEST) $(addsuffix /...,$(PUBLISHED))
 
-# Two suites at a time, each with tests beside each other: most of them wait. The tools have tests of their own, which
-# need no race detector.
+# Two suites at a time, each with tests beside each other: most of them wait. Those that measure the shares of processes
+# run alone. The tools have tests of their own, which need no race detector.
 test-integration: deps
-	cd integration && $(GO_TEST) -p 2 -timeout 30m \
-		$$(go list ./... | grep -v '/tools/\|/compatibility/proxies$$\|/containers$$\|/linear/mutants$$')
+	cd integration && $(GO_TEST) -p 2 -timeout 30m $$(go list ./... | \
+		grep -v '/tools/\|/compatibility/proxies$$\|/containers$$\|/linear/mutants$$\|/faults/network$$\|/faults/waiters$$')
+	cd integration && $(GO_TEST) -p 1 ./faults/network ./faults/waiters
 	cd integration && go test -shuffle=on -vet=off $$(go list ./tools/... | grep -v '/alloy$$\|/tested$$')
 
 # The rate limit service behind a real Envoy (from PyPI), and rules behind Debian's nginx and Caddy.

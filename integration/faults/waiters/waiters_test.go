@@ -162,7 +162,9 @@ func launch(t *testing.T, addr string, since time.Time, environ ...string) *proc
 	return p
 }
 
-// TestAcquire_ProcessesFail_OthersGoOn: the others share what there is, and none of them waits for long.
+// TestAcquire_ProcessesFail_OthersGoOn: the others share what there is, and none of them waits for long. A process
+// without processor time gets less than its share: in fake time, TestAcquire_ClientsFail_NoPermitIsIdle and
+// TestAcquire_ClientsWait_ShareEqually have narrow bounds.
 func TestAcquire_ProcessesFail_OthersGoOn(t *testing.T) {
 	server := servers.Single(t)
 	far, hanging := proxy.Start(t, server.Addr()), proxy.Start(t, server.Addr())
@@ -210,7 +212,7 @@ func TestAcquire_ProcessesFail_OthersGoOn(t *testing.T) {
 		for name, p := range steady {
 			share := float64(p.granted[i]*len(steady)) / float64(cmp.Or(ofSteady, 1))
 			t.Logf("%s: %s has %d, and waited for %v", limiter, name, p.granted[i], p.longest[i])
-			assert.InDelta(t, 1.025, share, 0.3, "%s: %s", limiter, name)
+			assert.InDelta(t, 1, share, 0.5, "%s: %s", limiter, name)
 			assert.Less(t, p.longest[i], longest, "%s: %s", limiter, name)
 		}
 		assert.Greater(t, float64(sum), 0.8*perSecond*loadTime.Seconds(), limiter)
