@@ -23,7 +23,7 @@ var (
 	ErrInvalidRate = errors.New("rratelimiter: invalid rate")
 
 	// ErrInvalidName is returned for a name that is empty, as given or as the name mapper returned
-	// it, and for a Rename or Copy between names that share state keys.
+	// it, and for a Rename or Copy between names that share a key.
 	ErrInvalidName = errors.New("rratelimiter: invalid limiter name")
 
 	// ErrInvalidOption is returned for an option with an invalid value, or one that contradicts

@@ -211,7 +211,7 @@ func (l *Limiter) ExpireTime(ctx context.Context) (time.Time, error) {
 //
 // The error is [ErrNotInitialized] if the limiter has no configuration. On a cluster it is
 // [ErrCrossSlot] if the names are in different slots. It is [ErrInvalidName] if the names share
-// state keys, as "x" and "{x}" do.
+// a key, as "x" does with "{x}" and with "{x}:value".
 func (l *Limiter) Rename(ctx context.Context, newName string) error {
 	_, err := l.move(ctx, "RENAME", newName, true)
 	return err
@@ -254,8 +254,9 @@ func (l *Limiter) move(ctx context.Context, command, newName string, replace boo
 	if err != nil {
 		return false, err
 	}
-	if target[configKey] != l.protocol.keys[configKey] && target[valueKey] == l.protocol.keys[valueKey] {
-		return false, fmt.Errorf("%w: %q and %q share the keys of their state: choose another name", ErrInvalidName,
+	isOwn := func(key string) bool { return slices.Contains(l.protocol.keys[:], key) }
+	if target[configKey] != l.protocol.keys[configKey] && slices.ContainsFunc(target[:], isOwn) {
+		return false, fmt.Errorf("%w: %q and %q share a key of their state: choose another name", ErrInvalidName,
 			l.protocol.name, newName)
 	}
 	both := slices.Concat(l.protocol.keys[:], target[:])

@@ -101,18 +101,21 @@ func TestCopy_State_IsSeparate(t *testing.T) {
 	})
 }
 
-// TestRename_NamesOfOneState_IsRefused: Redisson's "x" and "{x}" are two configurations with one
-// value and one set.
-func TestRename_NamesOfOneState_IsRefused(t *testing.T) {
-	withRedis(t, func(t *testing.T, f *fixture) {
-		l := f.limiter(Rate{Permits: 10, Interval: time.Hour})
-		f.RequireGranted(l, 4)
-		before := f.Redis.Dump()
-		require.ErrorIs(t, l.Rename(t.Context(), "{limiter}"), ErrInvalidName)
-		require.ErrorIs(t, redistest.Err(l.RenameNX(t.Context(), "{limiter}")), ErrInvalidName)
-		require.ErrorIs(t, redistest.Err(l.Copy(t.Context(), "{limiter}", Replace())), ErrInvalidName)
-		assert.Equal(t, before, f.Redis.Dump())
-	})
+// TestRename_NamesShareAKey_IsRefused: Redisson's "x" and "{x}" are two configurations with one
+// value and one set. The value of "x" is the configuration of "{x}:value".
+func TestRename_NamesShareAKey_IsRefused(t *testing.T) {
+	for _, names := range [][2]string{{"x", "{x}"}, {"x", "{x}:value"}, {"{x}:permits", "x"}, {"{x}:value", "{x}:value:value"}} {
+		withRedis(t, func(t *testing.T, f *fixture) {
+			l, to := New(f.Conn).Limiter(names[0]), names[1]
+			require.NoError(t, l.SetRate(t.Context(), Rate{Permits: 10, Interval: time.Hour}))
+			f.RequireGranted(l, 4)
+			before := f.Redis.Dump()
+			require.ErrorIs(t, l.Rename(t.Context(), to), ErrInvalidName, names)
+			require.ErrorIs(t, redistest.Err(l.RenameNX(t.Context(), to)), ErrInvalidName, names)
+			require.ErrorIs(t, redistest.Err(l.Copy(t.Context(), to, Replace())), ErrInvalidName, names)
+			assert.Equal(t, before, f.Redis.Dump())
+		})
+	}
 }
 
 // TestRename_CommandIsNotPermitted_ChangesNothing: the value of the new name may be lost, and is
