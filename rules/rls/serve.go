@@ -27,8 +27,8 @@ import (
 
 // The bounds of a gRPC connection in Serve.
 const (
-	handshakeTime = 10 * time.Second
-	maxStreams    = 1024 // requests at once; a client with more of them opens another connection
+	handshakeTime = stopTimeout // a handshake delays the end no longer than an open request
+	maxStreams    = 1024        // requests at once; a client with more of them opens another connection
 )
 
 // The bounds of the HTTP side of Serve. Requests are small and answers are quick, so that a slow
@@ -66,8 +66,8 @@ func Serve(ctx context.Context, c Config) error {
 		grpc.ConnectionTimeout(handshakeTime), grpc.MaxConcurrentStreams(maxStreams), grpc.MaxRecvMsgSize(maxRequest),
 	}, c.Options...)...)
 	s.Register(server)
-	forGRPC, direct := newListener(c.GRPC), newListener(c.HTTP)
-	web, forHTTP := s.httpServer(direct)
+	forGRPC, forHTTP := &listener{Listener: c.GRPC}, &listener{Listener: c.HTTP}
+	web, limited := s.httpServer(forHTTP)
 	ended := make(chan error, 3)
 	var running sync.WaitGroup
 	running.Go(func() { ended <- s.Watch(watching) })
@@ -77,7 +77,7 @@ func Serve(ctx context.Context, c Config) error {
 		running.Go(func() { ended <- server.Serve(forGRPC) })
 	}
 	if c.HTTP != nil {
-		running.Go(func() { ended <- web.Serve(forHTTP) })
+		running.Go(func() { ended <- web.Serve(limited) })
 	}
 	select {
 	case <-ctx.Done():
@@ -90,7 +90,9 @@ func Serve(ctx context.Context, c Config) error {
 		s.Shutdown()
 	}
 	cancel()
-	stop(server, web, forGRPC, direct)
+	forGRPC.closeSilent()
+	forHTTP.closeSilent()
+	stop(server, web)
 	running.Wait()
 	return err
 }
@@ -132,16 +134,10 @@ func (s *Server) Shutdown() { s.health.Shutdown() }
 // stopTimeout bounds the time for open requests at the end of the service.
 const stopTimeout = 5 * time.Second
 
-func stop(server *grpc.Server, web *http.Server, listeners ...*listener) {
+func stop(server *grpc.Server, web *http.Server) {
 	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
-	end := func(all bool) {
-		for _, l := range listeners {
-			l.end(all)
-		}
-	}
-	end(false)
-	defer context.AfterFunc(ctx, func() { end(true); server.Stop() })() // ends GracefulStop
+	defer context.AfterFunc(ctx, server.Stop)() // ends GracefulStop
 	var stopping sync.WaitGroup
 	stopping.Go(func() {
 		if err := web.Shutdown(ctx); err != nil {
@@ -150,6 +146,40 @@ func stop(server *grpc.Server, web *http.Server, listeners ...*listener) {
 	})
 	server.GracefulStop()
 	stopping.Wait()
+}
+
+// listener knows the connections whose clients have sent nothing. Neither server ends these.
+type listener struct {
+	net.Listener
+	silent sync.Map // *conn
+}
+
+type conn struct {
+	net.Conn
+	of *listener
+}
+
+func (l *listener) Accept() (net.Conn, error) {
+	accepted, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	c := &conn{accepted, l}
+	l.silent.Store(c, nil)
+	return c, nil
+}
+
+func (c *conn) Read(p []byte) (n int, err error) {
+	if n, err = c.Conn.Read(p); n > 0 || err != nil {
+		c.of.silent.Delete(c)
+	}
+	return n, err
+}
+
+func (l *listener) closeSilent() {
+	for c := range l.silent.Range {
+		_ = c.(*conn).Close() //nolint:errcheck,forcetypeassert // nothing else is there; its server notices
+	}
 }
 
 func closeAll(listeners ...net.Listener) {
