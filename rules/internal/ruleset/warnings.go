@@ -3,7 +3,6 @@ package ruleset
 import (
 	"fmt"
 	"net/http"
-	"net/netip"
 	"slices"
 
 	"github.com/rratelimiter/rratelimiter/internal/httptarget"
@@ -11,55 +10,50 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// mostCompared is the most rules of a file of which each is compared with all before it.
-const mostCompared = 2000
-
 // Warnings describes what a valid file may not mean:
 //   - Rules that no request reaches.
 //   - Bans of ranges that let a client of an unknown address pass: no rule behind them decides all its requests.
 //   - Local shares of less than a permit.
 //   - Rules that answer 401, which requires a header (RFC 9110, 15.5.2).
 func (s *File) Warnings() (all []string) {
-	behind := slices.DeleteFunc(slices.Clone(s.rules), func(r *rule) bool { return !r.decidesUnknown() })
 	for i, r := range s.rules {
-		warn := func(reason string) {
-			all = append(all, fmt.Sprintf("line %d: the rule %q %s", r.line, r.name, reason))
+		warn := func(format string, values ...any) {
+			all = append(all, fmt.Sprintf("line %d: the rule %q ", r.line, r.name)+fmt.Sprintf(format, values...))
 		}
-		if !s.all && i < mostCompared {
+		behind := s.rules
+		if !s.all {
 			if by := coveredBy(s.rules[:i], r); by != "" {
-				warn(fmt.Sprintf("gets no request, since the rule %q before it matches them all: "+
-					"write it first, or match: all", by))
+				warn("gets no request, since the rule %q before it matches them all: write it first, or match: all", by)
 			}
+			behind = s.rules[i:]
 		}
 		opens := func(c *condition) bool {
 			unknown := *c
 			unknown.ranges = nil
-			return len(c.ranges) > 0 && !slices.ContainsFunc(behind, func(other *rule) bool { return other.covers(&unknown) })
+			return len(c.ranges) > 0 && !slices.ContainsFunc(behind, func(other *rule) bool {
+				return other.decidesUnknown() && other.covers(&unknown)
+			})
 		}
 		if r.onlyBans() && !r.settings.Shadow && slices.ContainsFunc(r.conditions, opens) {
 			warn("bans ranges: requests of unknown addresses pass it, and no rule that fails closed matches all of them")
 		}
-		if share := r.settings.OnFailure.mode; share > 0 && r.limits != nil {
+		if share := r.settings.OnFailure.mode; share > 0 {
 			for _, p := range r.limits.policies {
 				if d, _ := policy.Of(p); d.Refill != policy.Pausing && d.Refill != policy.OnCredit &&
 					float64(d.Local.Permits)*float64(share)*(1+1e-12) < 1 {
-					warn(fmt.Sprintf("refuses all requests while Redis is down: its share is less than one of %d permits: "+
-						"choose a larger share, or another mode", d.Local.Permits))
+					warn("refuses all requests while Redis is down: its share is less than one of %d permits: "+
+						"choose a larger share, or another mode", d.Local.Permits)
 				}
 			}
 		}
-		if r.settings.Status == http.StatusUnauthorized && slices.ContainsFunc(r.conditions, isHTTP) {
+		if r.settings.Status == http.StatusUnauthorized &&
+			slices.ContainsFunc(r.conditions, func(c *condition) bool { return !c.rpc }) {
 			warn("answers 401, which requires a header WWW-Authenticate: " +
 				"set it in a handler around the Middleware or in the proxy, or choose another status")
-		}
-		if !s.all && len(behind) > 0 && behind[0] == r {
-			behind = behind[1:]
 		}
 	}
 	return all
 }
-
-func isHTTP(c *condition) bool { return !c.rpc }
 
 // coveredBy returns the name of a rule that all requests of r meet, "" for none.
 func coveredBy(before []*rule, r *rule) (name string) {
@@ -73,60 +67,37 @@ func coveredBy(before []*rule, r *rule) (name string) {
 	return name
 }
 
-// decidesUnknown reports whether the rule decides requests of unknown addresses, and none passes by that.
+// decidesUnknown reports whether no request of an unknown address passes by the mode of the rule.
 func (r *rule) decidesUnknown() bool {
 	open := r.settings.OnFailure == failureMode{limit.Open, true} &&
 		slices.ContainsFunc(r.key, func(p keyPart) bool { return p.kind == "ip" })
-	return !open && !r.settings.Shadow &&
-		slices.ContainsFunc(r.conditions, func(c *condition) bool { return len(c.ranges) == 0 })
+	return !open && !r.settings.Shadow
 }
 
 func (r *rule) covers(c *condition) bool {
 	return slices.ContainsFunc(r.conditions, func(other *condition) bool { return other.covers(c) })
 }
 
-// covers reports whether all requests that meet other meet c.
+// covers reports whether all requests that meet other meet c: its path matches theirs, and it has no other parts than
+// other has.
 func (c *condition) covers(other *condition) bool {
-	if c.rpc && len(c.segments) == 0 && len(other.segments) > 0 && httptarget.Exempt("/"+other.segments[0]+"/") {
+	extra := len(other.segments) - len(c.segments)
+	if c.rpc != other.rpc || c.host != "" && c.host != other.host || c.method != "" && c.method != other.method ||
+		len(c.methods) > 0 && !slices.Equal(c.methods, other.methods) ||
+		len(c.headers) > 0 && !slices.Equal(c.headers, other.headers) ||
+		len(c.ranges) > 0 && !slices.Equal(c.ranges, other.ranges) || extra < 0 {
 		return false
 	}
-	return c.rpc == other.rpc && c.pattern.covers(&other.pattern) && c.coversMethods(other) &&
-		!slices.ContainsFunc(c.headers, func(h header) bool {
-			return !slices.ContainsFunc(other.headers, func(o header) bool {
-				return o.name == h.name && (h.value == "*" || h.value == o.value)
-			})
-		}) &&
-		(len(c.ranges) == 0 || len(other.ranges) > 0 && !slices.ContainsFunc(other.ranges, func(o netip.Prefix) bool {
-			return !slices.ContainsFunc(c.ranges, func(p netip.Prefix) bool {
-				return p.Bits() <= o.Bits() && p.Contains(o.Addr())
-			})
-		}))
-}
-
-func (c *condition) coversMethods(other *condition) bool {
-	accepts := func(m string) bool { return c.hasMethod(m) && (len(c.methods) == 0 || hasMethod(c.methods, m)) }
-	switch {
-	case len(other.methods) > 0:
-		return !slices.ContainsFunc(other.methods, func(m method) bool { return other.mayHave(m) && !accepts(string(m)) })
-	case other.method != "":
-		return accepts(other.method)
-	}
-	return c.method == "" && len(c.methods) == 0
-}
-
-// covers reports whether a pattern matches all hosts and paths that another one matches.
-func (p *pattern) covers(other *pattern) bool {
-	extra := len(other.segments) - len(p.segments)
-	if p.host != "" && p.host != other.host || extra < 0 {
+	if c.rpc && len(c.segments) == 0 && extra > 0 && httptarget.Exempt("/"+other.segments[0]+"/") {
 		return false
 	}
-	for i, want := range p.segments {
+	for i, want := range c.segments {
 		if want != "" && want != other.segments[i] {
 			return false
 		}
 	}
-	if p.end == endRest {
+	if c.end == endRest {
 		return extra > 0 || other.end != endHere
 	}
-	return extra == 0 && p.end == other.end
+	return extra == 0 && c.end == other.end
 }
