@@ -84,9 +84,6 @@ type breaker struct {
 	state      atomic.Int32 // only changeLocked sets it
 	lastAnswer atomic.Int64 // its time, 0 for none
 
-	waits map[*waiter]bool // the requests that wait for the node; the lock of the waiters guards both
-	slots uint64           // the version of the slots by which they do
-
 	mu          sync.Mutex
 	prober      prober
 	lastRequest int64  // the time of the latest request during an outage

@@ -4,25 +4,23 @@ package outage
 
 import (
 	"context"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 )
 
-// waiters guards the requests that wait, which the breakers of their nodes have. While there are any, a timer checks
-// these nodes.
+// waiters are the requests that wait. While there are any, a timer checks their nodes.
 type waiters struct {
-	mu      sync.Mutex
-	count   int
-	checked bool // the timer runs
+	mu  sync.Mutex
+	all map[*waiter]bool // nil if the timer does not run
 }
 
 type waiter struct {
 	target
-	on    *breaker // the lock of the waiters guards it
 	since time.Time
 	end   context.CancelCauseFunc
+
+	on    *breaker // of its node by the slots of a version; the lock of the waiters guards both
+	slots uint64
 }
 
 // whileUp returns a context that ends with the cause ErrDown when the node of a limiter is down, which may
@@ -30,111 +28,71 @@ type waiter struct {
 // deadline of silence, one of the probe, and two pauses of a third each. stop ends the context.
 func (g *Guard) whileUp(ctx context.Context, l Limiter) (up context.Context, stop func()) {
 	up, end := context.WithCancelCause(ctx)
-	w, on, list := &waiter{target: target{ctx, l}, since: time.Now(), end: end}, g.breakerOf(l), &g.waiters
+	on, list := g.breakerOf(l), &g.waiters
+	w := &waiter{target: target{ctx, l}, since: time.Now(), end: end, on: on, slots: on.node.slots()}
 	list.mu.Lock()
 	defer list.mu.Unlock()
-	list.addLocked(w, on)
-	if !list.checked {
-		list.checked = true
+	if list.all == nil {
+		list.all = make(map[*waiter]bool)
 		time.AfterFunc(g.Deadline()/3, g.checkWaiters)
 	}
+	list.all[w] = true
 	return up, func() {
 		list.mu.Lock()
-		list.removeLocked(w)
+		delete(list.all, w)
 		list.mu.Unlock()
 		end(nil)
 	}
-}
-
-// addLocked adds a waiter to those of a node. The lock is held.
-func (l *waiters) addLocked(w *waiter, on *breaker) {
-	if on.waits == nil {
-		on.waits, on.slots = make(map[*waiter]bool), on.node.slots()
-	}
-	on.waits[w], w.on = true, on
-	l.count++
-}
-
-// removeLocked removes a waiter, and reports whether it was there. The lock is held.
-func (l *waiters) removeLocked(w *waiter) bool {
-	if !w.on.waits[w] {
-		return false
-	}
-	if delete(w.on.waits, w); len(w.on.waits) == 0 {
-		w.on.waits = nil
-	}
-	l.count--
-	return true
 }
 
 // end ends the waits for a node that is down, of those that began before a time.
 func (l *waiters) end(on *breaker, before time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for w := range on.waits {
-		if w.since.Before(before) {
-			l.removeLocked(w)
+	for w := range l.all {
+		if w.on == on && w.since.Before(before) {
+			delete(l.all, w)
 			w.end(ErrDown)
 		}
 	}
 }
 
-// checkWaiters checks the nodes of all waiters, and sets the timer again while there are any.
+// checkWaiters checks the nodes of all waiters, and sets the timer again while there are any. It ends the waits for a
+// node that is down, and has been since they began: a probe may be about to end the outage. A node that is silent is
+// probed.
 func (g *Guard) checkWaiters() {
 	list, pause := &g.waiters, g.Deadline()/3
+	var moved []*waiter                 // the slots have changed since their node was looked up
+	nodes := make(map[*breaker]*waiter) // one of those that wait for each
 	list.mu.Lock()
-	again := list.count > 0
-	list.checked = again
+	for w := range list.all {
+		if w.slots != w.on.node.slots() {
+			moved = append(moved, w)
+		} else if nodes[w.on] == nil {
+			nodes[w.on] = w
+		}
+	}
+	ended := len(list.all) == 0
+	if ended {
+		list.all = nil
+	}
 	list.mu.Unlock()
-	if !again {
+	if ended {
 		return
 	}
-	for _, b := range g.breakers.Range {
-		g.checkWaitersOf(b.(*breaker), pause) //nolint:errcheck,forcetypeassert // nothing else is there
+	for _, w := range moved {
+		slots := w.on.node.slots()
+		on := g.breakerOf(w.limiter) // by methods of the user's, so without the lock
+		list.mu.Lock()
+		w.on, w.slots = on, slots
+		list.mu.Unlock()
+		nodes[on] = w
 	}
-	time.AfterFunc(pause, g.checkWaiters)
-}
-
-// checkWaitersOf ends the waits for a node that is down, and has been since they began: a probe may be about to end
-// the outage. A node that is silent is probed.
-func (g *Guard) checkWaitersOf(b *breaker, pause time.Duration) {
-	g.moveWaiters(b)
-	if b.isDown() {
-		g.waiters.end(b, time.Now().Add(-pause))
-	}
-	if w := g.waiters.anyOf(b); w != nil {
+	for b, w := range nodes {
+		if b.isDown() {
+			list.end(b, time.Now().Add(-pause))
+		}
 		b.verify(w.ctx, w.limiter)
 	}
-}
-
-// moveWaiters moves the waiters of a node whose calls go to another one, once the slots have changed.
-func (g *Guard) moveWaiters(b *breaker) {
-	list, slots := &g.waiters, b.node.slots()
-	var all []*waiter
-	list.mu.Lock()
-	if b.waits != nil && b.slots != slots {
-		all, b.slots = slices.Collect(maps.Keys(b.waits)), slots
-	}
-	list.mu.Unlock()
-	for _, w := range all {
-		on := g.breakerOf(w.limiter) // by methods of the user's, so without the lock
-		if on == b {
-			continue
-		}
-		list.mu.Lock()
-		if list.removeLocked(w) {
-			list.addLocked(w, on)
-		}
-		list.mu.Unlock()
-	}
-}
-
-// anyOf returns a waiter of a node, nil if there is none.
-func (l *waiters) anyOf(b *breaker) *waiter {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for w := range b.waits {
-		return w
-	}
-	return nil
+	time.AfterFunc(pause, g.checkWaiters)
 }

@@ -59,7 +59,7 @@ func TestWaiters_Many_CostNoMoreThanOne(t *testing.T) {
 		for _, at := range ended {
 			assert.Equal(t, down, at)
 		}
-		assert.Zero(t, g.waiters.count)
+		assert.Empty(t, g.waiters.all)
 		time.Sleep(2 * probeIdle)
 	})
 }
