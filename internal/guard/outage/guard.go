@@ -146,32 +146,40 @@ func (g *Guard) try(ctx context.Context, q Ask) (a Answer) {
 // at once, for a deadline, and so overtakes no other.
 func (g *Guard) take(ctx context.Context, q Ask) (a Answer, err error) {
 	if q.Wait == Forever && q.MaxWaiting == 0 {
-		return callWait(ctx, q, g.Deadline())
+		return q.call(ctx, g.Deadline())
 	}
+	ctx, stop := context.WithTimeout(ctx, g.Deadline())
+	defer stop()
+	return q.call(ctx, 0)
+}
+
+// call asks the limiter once, or waits in its queue for at most a time, or Forever. The answer to an error is Canceled
+// if no permits are free before the deadline of ctx, which is no failure to make a connection in time.
+func (q Ask) call(ctx context.Context, wait time.Duration) (a Answer, err error) {
 	h, err := handleOf(q.Limiter)
 	if err != nil {
 		return a, err
 	}
-	ctx, stop := context.WithTimeout(ctx, g.Deadline())
-	defer stop()
-	var r engine.Result
-	err = h.Try(ctx, q.ofEngine(), &r)
-	return q.answer(&r), err
-}
-
-// ofEngine returns the request as that of an engine.
-func (q *Ask) ofEngine() engine.Ask {
-	return engine.Ask{Permits: q.Permits, Detail: true, Each: q.Each, Receipt: true}
-}
-
-// answer returns the answer to a request by the result of an engine.
-func (q *Ask) answer(r *engine.Result) (a Answer) {
+	ask, r := engine.Ask{Permits: q.Permits, Detail: true, Each: q.Each, Receipt: true}, engine.Result{}
+	if wait == 0 {
+		err = h.Try(ctx, ask, &r)
+	} else {
+		end, deadline := time.Now().Add(wait), time.Time{}
+		if wait != Forever {
+			deadline = end
+		}
+		r.Allowed, err = h.Wait(ctx, ask, deadline, &r)
+		_, ends := ctx.Deadline()
+		if ends && ctx.Err() == nil && isTimeout(err) && (wait == Forever || time.Now().Before(end)) {
+			a.Result = limit.Canceled
+		}
+	}
 	a.Decision, a.fromMemory = rratelimiter.Decision(r.Answer), r.From != engine.FromRedis
 	for _, part := range r.Parts {
 		a.Each = append(a.Each, rratelimiter.Decision(part))
 	}
 	a.Receipt = receipt.Receipt{Permits: q.Permits, Refund: r.Refund, Hold: r.Hold}
-	return a
+	return a, err
 }
 
 // answered records the answer to a request, and sets its result.

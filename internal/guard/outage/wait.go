@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/rratelimiter/rratelimiter/internal/engine"
 	"github.com/rratelimiter/rratelimiter/internal/inside"
 	"github.com/rratelimiter/rratelimiter/internal/policy"
 	"github.com/rratelimiter/rratelimiter/limit"
@@ -114,7 +113,7 @@ func pausedFor(left time.Duration) (a Answer) {
 func (g *Guard) waitInQueue(ctx context.Context, q Ask, denied Answer, most time.Duration) Answer {
 	up, stop := g.whileUp(ctx, q.Limiter)
 	defer stop()
-	a, err := callWait(up, q, most)
+	a, err := q.call(up, most)
 	b := g.breakerOf(q.Limiter)
 	if err != nil {
 		if a.Result != limit.Canceled && q.Wait > 0 && up.Err() == nil && isTimeout(err) && !b.isSilent() {
@@ -133,28 +132,6 @@ func (g *Guard) waitInQueue(ctx context.Context, q Ask, denied Answer, most time
 		return denied
 	}
 	return b.answered(ctx, q.Limiter, a)
-}
-
-// callWait waits in the queue of a limiter for at most a time, or Forever. The answer to an error is Canceled
-// if no permits are free before the deadline of ctx, which is no failure to make a connection in time.
-func callWait(ctx context.Context, q Ask, most time.Duration) (a Answer, err error) {
-	h, err := handleOf(q.Limiter)
-	if err != nil {
-		return a, err
-	}
-	end, deadline := time.Now().Add(most), time.Time{}
-	if most != Forever {
-		deadline = end
-	}
-	var r engine.Result
-	granted, err := h.Wait(ctx, q.ofEngine(), deadline, &r)
-	a = q.answer(&r)
-	a.Decision.Allowed = granted
-	_, ends := ctx.Deadline()
-	if ends && ctx.Err() == nil && isTimeout(err) && (most == Forever || time.Now().Before(end)) {
-		a.Result = limit.Canceled
-	}
-	return a, err
 }
 
 // isTimeout reports whether a wait has ended, and not the time to make a connection.
