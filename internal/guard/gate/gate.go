@@ -130,7 +130,7 @@ func (g *Gate[R]) decide(v *Visit[R]) bool {
 	case err != nil:
 		v.Answer = g.withoutLimiter(s, err)
 	case v.Banned:
-		v.Answer = outage.Answered(limit.Rejected, nil)
+		v.Result = limit.Rejected
 	default:
 		if v.Description.unknownPolicies {
 			MustShare(g.caller, s.Mode, ask.Limiter)
@@ -187,7 +187,7 @@ type Visit[R Request[R]] struct {
 	Settings    *Settings    // nil for those of the gate
 	Ask         outage.Ask   // a chooser sets the Limiter, and the Permits if Cost has no effect
 	Description *Description // of the policies of the limiter; nil if there is none
-	Banned      bool         // denied without a call of the limiter
+	Banned      bool         // denied without a limiter, whose name a chooser sets
 
 	outage.Answer // a chooser sets Err if there is no limiter
 

@@ -96,8 +96,8 @@ func (c *chooser[R]) Choose(r R) (R, []gate.Visit[R]) {
 	visits, rules := make([]gate.Visit[R], len(calls)), []string(nil)
 	for i, one := range calls {
 		to := &visits[i]
-		to.Settings, to.Description, to.Banned = one.settings, one.description, one.ban
-		to.Ask.Limiter, to.Ask.Permits, to.Outcome.Err = one.limiter, one.cost, one.err
+		to.Settings, to.Description, to.Ask.Limiter, to.Ask.Permits = one.settings, one.description, one.limiter, one.cost
+		to.Banned, to.Outcome.Limiter, to.Outcome.Err = one.ban != "", one.ban, one.err
 		rules = append(rules, one.rules...)
 	}
 	if log := slog.Default(); log.Enabled(context.Background(), slog.LevelDebug) {
@@ -215,9 +215,9 @@ type call struct {
 	settings    *gate.Settings
 	limiter     outage.Limiter
 	description *gate.Description
-	cost        int64 // 0 for that of the middleware
-	ban         bool
-	err         error // why there is no limiter
+	cost        int64  // 0 for that of the middleware
+	ban         string // in place of a limiter, its name
+	err         error  // why there is no limiter
 
 	rules   []string   // the names of those that only this call has
 	key     string     // of the first rule
@@ -312,7 +312,7 @@ func (v *version) appendLimiters(all []call, r *compiledRule, c call, l *limiter
 		return all
 	}
 	if c.settings = l.settings; l.ban {
-		c.limiter, c.description, c.ban, c.cost, c.err = noLimiter{name: r.prefix}, l.description, true, 1, nil
+		c.ban, c.description, c.cost, c.err = r.prefix, l.description, 1, nil
 		return append([]call{c}, all...) // before any permits are taken
 	}
 	if c.err != nil {
@@ -339,18 +339,6 @@ func (c *call) isOf(r *rule, key string) bool {
 	return len(c.rules) > 0 && c.rules[0] == r.name && c.key == key && c.err == nil
 }
 
-// noLimiter is the limiter of a ban, which is not called. It has only a name.
-type noLimiter struct {
-	inside.Sealed
-	name string
-}
-
-func (noLimiter) Take(context.Context, int64) (rratelimiter.Decision, error) {
-	return rratelimiter.Decision{}, nil
-}
-
-func (l noLimiter) Name() string { return l.name }
-
 // joinAdjacent joins adjacent calls where one can decide both.
 func (v *version) joinAdjacent(all []call) []call {
 	var joined []call
@@ -360,7 +348,7 @@ func (v *version) joinAdjacent(all []call) []call {
 		}
 	}
 	for i := range joined {
-		if c := &joined[i]; c.limiter == nil && c.err == nil {
+		if c := &joined[i]; c.limiter == nil && c.ban == "" && c.err == nil {
 			limiter, policies := c.members.Limiter()
 			c.limiter, c.description = limiter, gate.Describe(policies...)
 		}
