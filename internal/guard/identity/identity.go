@@ -186,40 +186,25 @@ func lastOf(list string) (last, rest string, more bool) {
 	return list[at+1:], list[:at], true
 }
 
-// ParseAddr parses an address, which may have a port, a zone and brackets.
+// ParseAddr parses an address, which may have a port, a zone and brackets. The port may be an obfuscated name of
+// Forwarded.
 func ParseAddr(text string) (netip.Addr, error) {
 	text = strings.Trim(text, " \t")
-	bare := text
-	if inside, ok := strings.CutPrefix(bare, "["); ok {
-		before, port, closed := strings.Cut(inside, "]")
-		if !closed || port != "" && !isPort(port) || !strings.Contains(before, ":") {
-			return netip.Addr{}, noAddress(text)
-		}
-		bare = before
-	} else if at := strings.IndexByte(bare, ':'); at >= 0 && strings.IndexByte(bare[at+1:], ':') < 0 {
-		if !isPort(bare[at:]) {
-			return netip.Addr{}, noAddress(text)
-		}
-		bare = bare[:at]
+	const letters = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ._-"
+	with := text
+	if before, hidden, ok := strings.Cut(text, ":_"); ok && hidden != "" && strings.Trim(hidden, letters) == "" {
+		with = before + ":0"
+	} else if strings.HasSuffix(text, "]") {
+		with += ":0"
 	}
-	addr, err := netip.ParseAddr(bare)
+	if addr, err := netip.ParseAddrPort(with); err == nil {
+		return Plain(addr.Addr()), nil
+	}
+	addr, err := netip.ParseAddr(text)
 	if err != nil {
 		return netip.Addr{}, noAddress(text)
 	}
 	return Plain(addr), nil
-}
-
-// isPort reports whether text is a colon and a port: a number, or an obfuscated name of Forwarded.
-func isPort(text string) bool {
-	port, ok := strings.CutPrefix(text, ":")
-	if !ok || port == "" {
-		return false
-	}
-	const digits = "0123456789"
-	if hidden, ok := strings.CutPrefix(port, "_"); ok {
-		return hidden != "" && strings.Trim(hidden, digits+"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ._-") == ""
-	}
-	return len(port) <= 5 && strings.Trim(port, digits) == ""
 }
 
 func noAddress(text string) error {
