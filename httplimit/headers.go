@@ -76,11 +76,12 @@ func setFields(h http.Header, style HeaderStyle, v *visit, keeps bool, used map[
 		if used != nil {
 			v.Description = v.Description.Distinct(max(1, len(v.Each)), used)
 		}
+		policies, limits := draftFields(v)
 		if numbers || !v.Local && v.Each == nil && len(v.Description.Policies) > 0 {
-			addFirst(h, policyField, quotas(v))
+			addFirst(h, policyField, policies)
 		}
 		if numbers {
-			addFirst(h, limitField, limits(v))
+			addFirst(h, limitField, limits)
 		}
 	case style == ThreeHeaders:
 		if d, denied := rateOf(v); d.Limit > 0 {
@@ -97,109 +98,70 @@ func setFields(h http.Header, style HeaderStyle, v *visit, keeps bool, used map[
 }
 
 // addFirst adds items of a list: those of an outer Middleware are first, those of an upstream last.
-func addFirst(h http.Header, name, items string) {
-	if items != "" {
-		h[name] = append([]string{items}, h[name]...)
+func addFirst(h http.Header, name string, items []byte) {
+	if len(items) > 0 {
+		h[name] = append([]string{string(items)}, h[name]...)
 	}
 }
 
 func setNumber(h http.Header, name string, n int64) { h[name] = []string{strconv.FormatInt(n, 10)} }
 
-// quotas returns RateLimit-Policy, which lacks policies of unknown quotas.
-func quotas(v *visit) string {
-	d := v.Description
-	text := make([]byte, 0, 64)
-	switch {
-	case len(v.Each) > 0:
-		for i, each := range v.Each {
-			if hasQuota(v, i) {
-				text = appendPolicy(text, d.Of(i), each.Limit)
-			}
+// draftFields returns RateLimit-Policy, which lacks policies of unknown quotas, and RateLimit. There, r is the remaining
+// permits, and t the seconds during which they do not grow. A t that is unknown or below a second is left out. No t is
+// later than Retry-After.
+func draftFields(v *visit) (policies, limits []byte) {
+	d, single, share, n := v.Description, v.Description.Single(v.Decision), 0.0, max(1, len(v.Each))
+	if v.Local {
+		share = float64(v.Ask.Mode)
+	} else if v.Each == nil {
+		n = max(n, len(d.Policies))
+	}
+	policies, limits = make([]byte, 0, 64), make([]byte, 0, 64)
+	for i := range n {
+		of, one, decided := d.Of(i), v.Decision, i == single
+		if v.Each != nil {
+			one, decided = v.Each[i], true
 		}
-	case !v.Local && len(d.Policies) > 1: // the decision is about one of them
-		single := d.Single(v.Decision)
-		for i := range d.Policies {
-			quota := d.Of(i).Quota
-			if i == single {
-				quota = cmp.Or(v.Decision.Limit, quota)
-			}
-			if quota > 0 {
-				text = appendPolicy(text, d.Of(i), quota)
-			}
+		quota := of.Quota
+		if decided {
+			quota = cmp.Or(one.Limit, quota)
 		}
-	default:
-		of := d.Of(d.Single(v.Decision))
-		quota := cmp.Or(v.Decision.Limit, of.Quota)
-		if quota > 0 || v.Outcome.Err == nil { // without an error, 0 is the limit
-			text = appendPolicy(text, of, quota)
+		if quota == 0 && (len(v.Each) > 0 || n > 1 || v.Outcome.Err != nil) { // without an error, 0 is the limit of one policy
+			continue // a Pause, or an unknown one
+		}
+		policies = appendItem(policies, of.Shown, ";q=", quota)
+		if of.Refill == policy.Held {
+			policies = append(policies, `;qu="concurrent-requests"`...)
+		}
+		if of.Window > 0 && of.Window%time.Second == 0 {
+			policies = appendNumber(policies, ";w=", int64(of.Window/time.Second))
+		}
+		if !decided {
+			continue
+		}
+		limits = appendItem(limits, of.Shown, ";r=", one.Remaining)
+		t := int64(d.Until(&v.Outcome, share, i) / time.Second)
+		if retry := v.Decision.RetryAfter; retry > 0 {
+			t = min(t, gate.RoundUp(retry, time.Second))
+		}
+		if t > 0 {
+			limits = appendNumber(limits, ";t=", t)
 		}
 	}
-	return string(text)
+	return policies, limits
 }
 
-func appendPolicy(text []byte, of *policy.Description, quota int64) []byte {
-	text = appendItem(text, of.Shown)
-	text = appendNumber(text, ";q=", quota)
-	if of.Refill == policy.Held {
-		text = append(text, `;qu="concurrent-requests"`...)
-	}
-	if of.Window > 0 && of.Window%time.Second == 0 {
-		text = appendNumber(text, ";w=", int64(of.Window/time.Second))
-	}
-	return text
-}
-
-// appendItem appends the name of an item of a list, a string of a structured field (RFC 9651).
-func appendItem(text []byte, name string) []byte {
+// appendItem appends an item of a list, a string of a structured field (RFC 9651), with its first parameter.
+func appendItem(text []byte, name, parameter string, n int64) []byte {
 	if len(text) > 0 {
 		text = append(text, ", "...)
 	}
-	return strconv.AppendQuote(text, name)
+	return appendNumber(strconv.AppendQuote(text, name), parameter, n)
 }
 
 // appendNumber appends a parameter, clamped to the 15 digits of structured fields.
 func appendNumber(text []byte, parameter string, n int64) []byte {
 	return strconv.AppendInt(append(text, parameter...), min(n, 999_999_999_999_999), 10)
-}
-
-// limits returns RateLimit. For each policy, r is the remaining permits, and t the seconds during
-// which they do not grow. A t that is unknown or below a second is left out. No t is later than
-// Retry-After.
-func limits(v *visit) string {
-	text, share := make([]byte, 0, 64), 0.0
-	if v.Local {
-		share = float64(v.Ask.Mode)
-	}
-	if len(v.Each) == 0 {
-		name := v.Description.Of(v.Description.Single(v.Decision)).Shown
-		text = appendLimit(text, name, v.Decision.Remaining, v.Description.Until(&v.Outcome, share, 0), v.Decision.RetryAfter)
-	}
-	for i, d := range v.Each {
-		if !hasQuota(v, i) {
-			continue
-		}
-		window := v.Description.Until(&v.Outcome, share, i)
-		text = appendLimit(text, v.Description.Of(i).Shown, d.Remaining, window, v.Decision.RetryAfter)
-	}
-	return string(text)
-}
-
-// hasQuota reports whether a policy has one: a Pause has none.
-func hasQuota(v *visit, i int) bool {
-	return v.Each[i].Limit > 0 || v.Description.Of(i).Quota > 0
-}
-
-func appendLimit(text []byte, name string, remaining int64, window, retry time.Duration) []byte {
-	text = appendItem(text, name)
-	text = appendNumber(text, ";r=", remaining)
-	t := int64(window / time.Second)
-	if retry > 0 {
-		t = min(t, gate.RoundUp(retry, time.Second))
-	}
-	if t > 0 {
-		text = appendNumber(text, ";t=", t)
-	}
-	return text
 }
 
 // setThree sets the three fields of the older styles, which describe one policy: the one that denied,
