@@ -35,7 +35,7 @@ func Rates(client *rratelimiter.Client) WatchOption {
 // Reload makes Watch read the file for each signal, such as SIGHUP, also if it has not changed. [OnReload]
 // gets each result.
 func Reload(signals <-chan os.Signal) WatchOption {
-	return func(w *watch) { w.signals = signals }
+	return func(w *watch) { w.files.Signals = signals }
 }
 
 // Watch loads the rules of a file and follows the file until ctx ends; then the rules stay. If the
@@ -64,7 +64,6 @@ func Watch(ctx context.Context, path string, opts ...WatchOption) (*Set, error) 
 	err := w.setRates(ctx)
 	go w.followRates(ctx, err) // not in Watch itself: its caller may not listen yet
 	go yamlfile.Follow(ctx, &w.files)
-	go w.followSignals(ctx)
 	return w.set, nil
 }
 
@@ -74,7 +73,6 @@ type watch struct {
 	files    rulefile.Watcher
 	client   *rratelimiter.Client
 	onReload func(error)
-	signals  <-chan os.Signal
 
 	set        *Set
 	checked    chan bool   // the file is read, and its rates may be due
@@ -87,7 +85,9 @@ type watch struct {
 func newWatch(path string, opts []WatchOption) *watch {
 	w := &watch{set: new(Set), checked: make(chan bool, 1)}
 	w.files = rulefile.Watcher{Path: path, Every: pollInterval, Apply: w.apply}
-	w.files.Report = func(err error) { w.report(&w.lastError, err, err == nil) } // new rules, and each problem once
+	w.files.Report = func(err error, signaled bool) { // new rules, and each problem once
+		w.report(&w.lastError, err, err == nil || signaled)
+	}
 	w.files.Idle = func() {
 		select {
 		case w.checked <- true:
@@ -129,22 +129,6 @@ func (w *watch) report(last *string, err error, always bool) {
 	}
 	defer func() { _ = recover() }()
 	w.onReload(err)
-}
-
-// followSignals reads the file for each signal, until ctx ends.
-func (w *watch) followSignals(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case _, ok := <-w.signals:
-			if !ok {
-				return
-			}
-			w.report(&w.lastError, w.files.Reload(), true)
-			w.files.Idle()
-		}
-	}
 }
 
 const ratesTimeout = 10 * time.Second

@@ -75,7 +75,6 @@ func (p *polled) run() {
 		sleepAndWait(time.Minute)
 	})
 	go p.followRates(ctx, nil)
-	go p.followSignals(ctx)
 	go rulefile.Run[int](ctx, &p.files, nil, nil, nil)
 	sleepAndWait(time.Millisecond)
 }

@@ -19,11 +19,12 @@ type Watcher struct {
 	Path    string
 	Belongs func(fs.DirEntry) bool // for Read
 	Every   time.Duration          // between polls
+	Signals <-chan os.Signal       // for each, Run reads the files at once, changed or not; nil for none
 
 	// Apply puts files into force, or returns their problems. One call runs at a time.
 	Apply func(sources []Source, problem *Problem) error
-	// Report gets the result of Apply for a change.
-	Report func(err error)
+	// Report gets the result of Apply, for a change or for a signal.
+	Report func(err error, signaled bool)
 	// Idle runs after each check after which no other check is due. It may be nil.
 	Idle func()
 
@@ -64,7 +65,7 @@ func (w *Watcher) check(ctx context.Context) (pending bool) {
 		return true
 	}
 	w.applied = sum
-	w.Report(w.Apply(sources, problem))
+	w.Report(w.Apply(sources, problem), false)
 	return false
 }
 
@@ -106,6 +107,15 @@ func Run[E any](ctx context.Context, w *Watcher, n Notifier, events <-chan E, lo
 			if due = w.check(ctx); due {
 				timer.Reset(checkPause)
 			} else if w.Idle != nil {
+				w.Idle()
+			}
+			continue
+		case _, ok := <-w.Signals:
+			if !ok {
+				w.Signals = nil
+				continue
+			}
+			if w.Report(w.Reload(), true); w.Idle != nil {
 				w.Idle()
 			}
 			continue

@@ -67,7 +67,7 @@ func (w *watched) apply(sources []Source, problem *Problem) error {
 	return nil
 }
 
-func (w *watched) report(err error) {
+func (w *watched) report(err error, _ bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	text := w.current

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -235,25 +234,12 @@ func (s *Server) apply(sources []rulefile.Source, problem *rulefile.Problem) err
 	return nil
 }
 
-func (s *Server) report(err error) {
+func (s *Server) report(err error, signaled bool) {
+	if signaled {
+		s.config.Log.Info("rls: reload by a signal")
+	}
 	if err != nil {
 		const message = "rls: the configuration is wrong, the one before stays in force"
 		s.config.Log.Error(message, "path", s.config.Path, "error", err)
-	}
-}
-
-// reloadAt reloads for each signal, until ctx ends.
-func (s *Server) reloadAt(ctx context.Context, signals <-chan os.Signal) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case signal, ok := <-signals:
-			if !ok {
-				return
-			}
-			s.config.Log.Info("rls: reload", "signal", signal.String())
-			s.report(s.Reload())
-		}
 	}
 }

@@ -71,7 +71,6 @@ func Serve(ctx context.Context, c Config) error {
 	ended := make(chan error, 3)
 	var running sync.WaitGroup
 	running.Go(func() { ended <- s.Watch(watching) })
-	running.Go(func() { s.reloadAt(watching, c.Reload) })
 	running.Go(func() { s.watchPassword(watching) })
 	if c.GRPC != nil {
 		running.Go(func() { ended <- server.Serve(forGRPC) })

@@ -57,7 +57,8 @@ func New(c Config) (*Server, error) {
 		Failed: "rls: requests end with an error, while Redis answers others",
 	}
 	s.guard = outage.New(c.Deadline, s.failures.RedisChanged)
-	s.files = rulefile.Watcher{Path: c.Path, Belongs: belongs, Every: pollInterval, Apply: s.apply, Report: s.report}
+	s.files = rulefile.Watcher{Path: c.Path, Belongs: belongs, Every: pollInterval, Signals: c.Reload, Apply: s.apply,
+		Report: s.report}
 	s.rules.Store(new(Rules))
 	if err := s.Reload(); err != nil {
 		return nil, err

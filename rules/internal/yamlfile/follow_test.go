@@ -42,7 +42,7 @@ func TestFollow_ChangeOfEachKind_IsApplied(t *testing.T) {
 			require.NoError(t, os.Symlink("v1", filepath.Join(base, "current")))
 			texts, settled := make(chan string, 100), make(chan bool, 100)
 			w := &rulefile.Watcher{
-				Path: filepath.Join(base, "current", "file"), Every: time.Hour, Report: func(error) {},
+				Path: filepath.Join(base, "current", "file"), Every: time.Hour, Report: func(error, bool) {},
 				Idle: func() { settled <- true },
 				Apply: func(sources []rulefile.Source, problem *rulefile.Problem) error {
 					if problem == nil {
