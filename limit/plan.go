@@ -92,7 +92,7 @@ func planOf(client inside.Client, members []member) *plan {
 // leadFor is the time for whose permits a Client may be ahead of the others.
 const leadFor = 250 * time.Millisecond
 
-// leadOf returns the permits of leadFor, at the slowest rate of the members.
+// leadOf returns the permits of leadFor, at the slowest rate of the members. Rates in Redis are left to the script.
 func leadOf(members []member) int64 {
 	slowest := math.Inf(1)
 	for _, m := range members {

@@ -12,7 +12,7 @@ local function redisson(KEYS, ARGV)
   --@include window
   --@include reclaim
   --@include cap
-  local limiter = {free = value, most = rate, more = more}
+  local limiter = {free = value, most = rate, more = more, interval = interval}
   function limiter.settle(granted)
     local total, reply, grantedAt = -1, false, now
     if granted > 0 then
@@ -79,7 +79,13 @@ end
 --@ report  in: answers limiter@  out: report@
 local report@ = limiter@.report(answers)
 
---@ next  in: missed next report@  out: next
+--@ lead  in: lead limiter@ most@  out: lead
+lead = max(1, min(lead, floor(most@ * 250 / limiter@.interval)))
+
+--@ next  in: batch limiter@ missed most@ next report@ window  out: batch next window
+if not batch or most@ < batch then
+  batch, window = most@, limiter@.interval + 0
+end
 do
   local need, i = (missed or 1) - report@[4], 7
   while need > 0 and report@[i] do

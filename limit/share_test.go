@@ -148,17 +148,28 @@ type shareTest struct {
 	rate     float64
 	policies []Policy          // none for Redisson's layout
 	redisson rratelimiter.Rate // of it
+	joined   bool              // it is a member of a Join
 }
 
 func ofRedisson(permits int64, interval time.Duration) shareTest {
-	return shareTest{float64(permits) / interval.Seconds(), nil, rratelimiter.Rate{Permits: permits, Interval: interval}}
+	return shareTest{rate: float64(permits) / interval.Seconds(),
+		redisson: rratelimiter.Rate{Permits: permits, Interval: interval}}
+}
+
+func (s shareTest) join() shareTest {
+	s.joined = true
+	return s
 }
 
 func (s shareTest) open(c *rratelimiter.Client) waitable {
-	if s.policies == nil {
-		return c.Limiter("x", rratelimiter.InitialRate(s.redisson))
+	if s.policies != nil {
+		return New(c, "x", s.policies...)
 	}
-	return New(c, "x", s.policies...)
+	l := c.Limiter("x", rratelimiter.InitialRate(s.redisson))
+	if s.joined {
+		return Join(l)
+	}
+	return l
 }
 
 // daily are limiters of daily runs.
@@ -171,6 +182,7 @@ var daily = map[string]shareTest{
 	"FixedWindow 1000/s": limited(1000, FixedWindow{1000, time.Second, false}), // callers come back in a window
 	"InFlight":           limited(40, InFlight{Permits: 40, Lease: time.Second}),
 	"Redisson's layout":  ofRedisson(20, 500*time.Millisecond),
+	"Redisson's, joined": ofRedisson(20, 500*time.Millisecond).join(),
 }
 
 func limited(rate float64, policies ...Policy) shareTest {
@@ -191,6 +203,7 @@ func shareTests() map[string]shareTest {
 			"Redisson's 40/s":        ofRedisson(40, time.Second),
 			"Redisson's 1000/s":      ofRedisson(1000, time.Second),
 			"Redisson's 1 in 100 ms": ofRedisson(1, 100*time.Millisecond),
+			"Joined 1000/s":          ofRedisson(1000, time.Second).join(),
 		})
 	}
 	return all
@@ -307,8 +320,13 @@ func TestAcquire_WindowBesideABucket_PaceStays(t *testing.T) {
 // TestAcquire_ClientWantsLess_GetsAllOfIt: one caller beside thirty.
 func TestAcquire_ClientWantsLess_GetsAllOfIt(t *testing.T) {
 	for name, test := range shareTests() {
-		if test.rate > 100 && redistest.Deep(0, 1) == 0 || test.policies == nil && name != "Redisson's layout" {
+		another := test.policies == nil && !test.joined && name != "Redisson's layout"
+		if another || test.rate > 100 && redistest.Deep(0, 1) == 0 {
 			continue
+		}
+		pace := 0.97
+		if test.policies == nil {
+			pace = 0.95 // a window may be late once
 		}
 		t.Run(name, func(t *testing.T) {
 			redistest.Run(t, func(t *testing.T, f *redistest.Fixture) {
@@ -317,7 +335,7 @@ func TestAcquire_ClientWantsLess_GetsAllOfIt(t *testing.T) {
 					site{callers: 1, every: 100 * time.Millisecond, trip: 6 * time.Millisecond})
 				// The last ones wait for the next window.
 				assert.GreaterOrEqual(t, float64(got.permits[1]), 9.8*(d.Seconds()-0.7), "%v", got.permits)
-				assert.GreaterOrEqual(t, float64(got.sum())/test.rate/d.Seconds(), 0.97, "%v", got.permits)
+				assert.GreaterOrEqual(t, float64(got.sum())/test.rate/d.Seconds(), pace, "%v", got.permits)
 			})
 		})
 	}

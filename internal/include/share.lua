@@ -1,7 +1,7 @@
 -- Lowers credit to the share of the Client, so that all Clients with waiters get the same number of permits in time.
 --
--- Open is what is free for waiters. Lead is the permits of 250 ms, which limit/plan.go computes: calls of Clients do
--- not come in turn, so one may be ahead of another by as much.
+-- Open is what is free for waiters. Lead is the permits of 250 ms: calls of Clients do not come in turn, so one may be
+-- ahead of another by as much. Limit/plan.go computes it, or the script if the rate is in Redis.
 --   1. A Client may take until it is ahead of the rival by its part of lead and of open: these divided by the
 --      number of Clients.
 --   2. It may take more if those that got less than it want less than is open.

@@ -33,6 +33,7 @@
 --   more     The same, in acquire, if the requests want more than is free.
 --   credit   Lowers credit, the number of permits that may be taken before another request: a caller
 --            behind more waits until they are paid for.
+--   lead     Lowers lead, if the rate is in Redis: see internal/include/share.lua.
 --   hold     Sets holds to false if nothing is to be held for other Clients now.
 --   next     Raises next, the microseconds until missed permits are free for a caller that waits. Of a window it
 --            sets batch, the permits that come free together, and window, its milliseconds: those of the smallest.
@@ -122,6 +123,7 @@ local backdate = tonumber(ARGV[@last + 3] or '')
 local total, free, most, credit = ARGV[1] + 0, min(free@@), min(most@@), 9007199254740992
 --@each credit
 --@waiting local holds, reach = true, 0
+--@waiting each lead
 --@waiting each hold
 --@waiting include share
 

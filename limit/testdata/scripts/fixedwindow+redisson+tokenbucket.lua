@@ -146,7 +146,7 @@ local function redisson(KEYS, ARGV)
     value, dirty = rate, true
   end
   -- limit/redisson.lua, function
-  local limiter = {free = value, most = rate, more = more}
+  local limiter = {free = value, most = rate, more = more, interval = interval}
   function limiter.settle(granted)
     local total, reply, grantedAt = -1, false, now
     if granted > 0 then
@@ -708,7 +708,7 @@ local function redisson(KEYS, ARGV)
     value, dirty = rate, true
   end
   -- limit/redisson.lua, function
-  local limiter = {free = value, most = rate, more = more}
+  local limiter = {free = value, most = rate, more = more, interval = interval}
   function limiter.settle(granted)
     local total, reply, grantedAt = -1, false, now
     if granted > 0 then
@@ -899,6 +899,8 @@ local free3 = most3 - taken3 - (part3 > 0 and 1 or 0) + floor(early3 / interval3
 local min = math.min
 local total, free, most, credit = ARGV[1] + 0, min(free1, free2, free3), min(most1, most2, most3), 9007199254740992
 local holds, reach = true, 0
+-- limit/redisson.lua, lead
+lead = max(1, min(lead, floor(most2 * 250 / limiter2.interval)))
 -- internal/include/share.lua
 local known, open = tonumber(redis.pcall('ZSCORE', waiters, id)), max(0, min(free, credit + 1))
 local stays = known and known < 1e14
@@ -1109,6 +1111,9 @@ if not batch or most1 < batch then
   batch, window = most1, length1 + 0
 end
 -- limit/redisson.lua, next
+if not batch or most2 < batch then
+  batch, window = most2, limiter2.interval + 0
+end
 do
   local need, i = (missed or 1) - report2[4], 7
   while need > 0 and report2[i] do
@@ -1443,7 +1448,7 @@ local function redisson(KEYS, ARGV)
     value, dirty = rate, true
   end
   -- limit/redisson.lua, function
-  local limiter = {free = value, most = rate, more = more}
+  local limiter = {free = value, most = rate, more = more, interval = interval}
   function limiter.settle(granted)
     local total, reply, grantedAt = -1, false, now
     if granted > 0 then
@@ -1795,7 +1800,7 @@ local function redisson(KEYS, ARGV)
     value, dirty = rate, true
   end
   -- limit/redisson.lua, function
-  local limiter = {free = value, most = rate, more = more}
+  local limiter = {free = value, most = rate, more = more, interval = interval}
   function limiter.settle(granted)
     local total, reply, grantedAt = -1, false, now
     if granted > 0 then
