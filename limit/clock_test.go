@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
@@ -75,4 +76,25 @@ func TestTokenBucket_StateOfAClockAhead_LivesUntilItIsFull(t *testing.T) {
 	f.advance(-time.Hour)
 	f.take(l, 1)
 	assert.Equal(t, time.Hour+5*time.Second+fullFor, f.redis.TTL(l.protocol.keys[0]))
+}
+
+// TestTryAcquire_CallArrivesLate_PermitsReturnEarlier: as if the clock of its Client was behind. By the clock of Redis
+// they stay taken for an interval.
+func TestTryAcquire_CallArrivesLate_PermitsReturnEarlier(t *testing.T) {
+	const late = 900 * time.Millisecond // and the reply too, so that it arrives 1.8 s after the call was sent
+	for _, ofServer := range []bool{false, true} {
+		for _, p := range []Policy{SlidingLog{10, time.Second}, SlidingWindow{10, time.Second, 1000},
+			FixedWindow{10, time.Second, false}} {
+			redistest.Run(t, func(t *testing.T, f *redistest.Fixture) {
+				var opts []rratelimiter.Option
+				if ofServer {
+					opts = append(opts, rratelimiter.WithServerTime())
+				}
+				f.RequireGranted(New(rratelimiter.New(far{f.Conn, late}, opts...), "name", p), 10)
+				near := New(rratelimiter.New(f.Conn, opts...), "name", p)
+				free := redistest.Result(t, near.Take, 1).Allowed
+				assert.Equal(t, !ofServer && !isWindow(p), free, "%+v", p)
+			})
+		}
+	}
 }
