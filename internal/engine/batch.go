@@ -34,7 +34,6 @@ type Batch struct {
 	Args     []string      // set by Protocol.Arguments
 
 	permits int64         // of all requests, while it collects them
-	next    *Batch        // that collects requests
 	callers atomic.Int32  // of the call that have not left; of a queue's batch all waiters
 	done    chan struct{} // of a lone call it gets an element, of another it is closed; nil if no caller waits for it
 

@@ -38,7 +38,7 @@ func TestBatch_Requests_AreBounded(t *testing.T) {
 	holds := func(want ...[2]int64) { // requests and permits of each batch
 		t.Helper()
 		var got [][2]int64
-		for b := e.first; b != nil; b = b.next {
+		for _, b := range e.collecting {
 			got = append(got, [2]int64{int64(len(b.Requests)), b.permits})
 		}
 		assert.Equal(t, want, got)
@@ -48,7 +48,7 @@ func TestBatch_Requests_AreBounded(t *testing.T) {
 	holds([2]int64{MaxRequests, 2 * MaxRequests}, [2]int64{1, 2})
 	abandon(made[1 : MaxRequests-1]...)
 	holds([2]int64{2, 4}, [2]int64{1, 2})
-	assert.Equal(t, []*Request{made[0], made[MaxRequests-1]}, e.first.Requests)
+	assert.Equal(t, []*Request{made[0], made[MaxRequests-1]}, e.collecting[0].Requests)
 	// New callers join the last batch.
 	abandon(made[0], made[MaxRequests-1], made[MaxRequests])
 	abandon(collect(3)...)
@@ -67,10 +67,9 @@ func TestBatch_Requests_AreBounded(t *testing.T) {
 	want := &Batch{Requests: []*Request{}, Outcome: Outcome{Lost: []*Request{}}}
 	want.callers.Store(2)
 	assert.Equal(t, want, b)
-	for e.first != nil {
+	for len(e.collecting) > 0 {
 		e.takeFirst()
 	}
-	assert.Nil(t, e.last)
 	n.unlockEntry(e)
 	assert.Empty(t, n.all())
 }

@@ -178,7 +178,7 @@ func TestPrefetch_ArrivesWhileCallersWait_ServesThemFirst(t *testing.T) {
 	assert.False(t, l.fromPrefetch(Ask{Permits: 1}, new(Result)), "behind a caller that waits")
 	fetched := func() time.Duration {
 		e.dispatching, e.calls, h.demanded = true, 1, 100
-		e.push(new(Batch))
+		e.collecting = append(e.collecting, new(Batch))
 		return l.dispatch(e).Prefetch.Span
 	}
 	assert.Zero(t, fetched(), "by another call: free permits are for the waiters")

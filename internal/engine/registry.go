@@ -23,9 +23,9 @@ type entry struct {
 	removed  bool          // from the registry
 	activity *atomic.Int32 // of its ID: see activities.of
 
-	first, last *Batch // that collect requests of Try, in order of arrival; the first is sent next
-	calls       int    // of theirs in flight, the one about to be sent included
-	dispatching bool   // a call is about to take the first batch
+	collecting  []*Batch // of requests of Try, in order of arrival; the first is sent next
+	calls       int      // of theirs in flight, the one about to be sent included
+	dispatching bool     // a call is about to take the first batch
 
 	queue      *queue       // of waiters, or nil
 	prefetches *prefetchSet // or nil
@@ -71,23 +71,13 @@ func (n *registry) all() (all []*entry) {
 
 // unlockEntry unlocks an entry, and removes it if it is idle.
 func (n *registry) unlockEntry(e *entry) {
-	if e.first == nil && e.calls == 0 && e.queue == nil && e.prefetches == nil {
+	if len(e.collecting) == 0 && e.calls == 0 && e.queue == nil && e.prefetches == nil {
 		e.removed = true
 		n.index.remove(e)
 		n.entries.Delete(e.id)
 		e.activity.Add(-1)
 	}
 	e.mu.Unlock()
-}
-
-// push appends a batch to those that collect requests.
-func (e *entry) push(b *Batch) {
-	if e.last != nil {
-		e.last.next = b
-	} else {
-		e.first = b
-	}
-	e.last = b
 }
 
 // index maps keys to the entries of the limiters that depend on them.

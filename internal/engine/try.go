@@ -89,8 +89,8 @@ func (l *Limiter) fromPrefetch(ask Ask, result *Result) (ok bool) {
 		ok, fetch = e.prefetches.take(ask, result)
 	}
 	fetch = fetch && l.Engine.reserveCall(e)
-	if fetch && e.first == nil {
-		e.push(l.Engine.batches.Get().(*Batch)) //nolint:errcheck,forcetypeassert // nothing else is there
+	if fetch && len(e.collecting) == 0 {
+		l.Engine.newBatch(e)
 	}
 	e.mu.Unlock()
 	if fetch {
@@ -209,7 +209,7 @@ func (l *Limiter) callShared(ctx context.Context, ask Ask, result *Result) error
 	}
 	b := l.addRequest(e, r)
 	sends := g.reserveCall(e)
-	inline := sends && ended == nil && b == e.first
+	inline := sends && ended == nil && b == e.collecting[0]
 	if b.done == nil && !inline {
 		b.done = make(chan struct{})
 	}
@@ -267,7 +267,7 @@ func (g *Engine) reserveCall(e *entry) bool {
 // endCall counts a call that has ended. It reports whether the entry has another batch to be sent, for
 // which the call is reserved then.
 func (e *entry) endCall() (again bool) {
-	if again = e.first != nil && !e.dispatching; again {
+	if again = len(e.collecting) > 0 && !e.dispatching; again {
 		e.dispatching = true
 	} else {
 		e.calls--
@@ -278,16 +278,24 @@ func (e *entry) endCall() (again bool) {
 // addRequest adds a request to the last batch that collects requests, or to a new one if that is
 // full. The entry is locked.
 func (l *Limiter) addRequest(e *entry, r *Request) *Batch {
-	g := l.Engine
-	b := e.last
+	var b *Batch
+	if n := len(e.collecting); n > 0 {
+		b = e.collecting[n-1]
+	}
 	// The permits of a call fit into 32 bits of a member.
 	if b == nil || len(b.Requests) >= MaxRequests || r.Most() > MaxPermits-b.permits {
-		b = g.batches.Get().(*Batch) //nolint:errcheck,forcetypeassert // nothing else is there
-		e.push(b)
+		b = l.Engine.newBatch(e)
 	}
 	r.batch = b
 	b.Requests = append(b.Requests, r)
 	b.permits += r.Most()
+	return b
+}
+
+// newBatch begins another batch that collects requests.
+func (g *Engine) newBatch(e *entry) *Batch {
+	b := g.batches.Get().(*Batch) //nolint:errcheck,forcetypeassert // nothing else is there
+	e.collecting = append(e.collecting, b)
 	return b
 }
 
@@ -317,16 +325,13 @@ func (l *Limiter) dispatch(e *entry) *Batch {
 func (e *entry) collected() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return len(e.first.Requests)
+	return len(e.collecting[0].Requests)
 }
 
 // takeFirst removes the first batch, whose requests are in flight from then on. The entry is locked.
 func (e *entry) takeFirst() *Batch {
-	b := e.first
-	if e.first = b.next; e.first == nil {
-		e.last = nil
-	}
-	b.next, e.dispatching = nil, false
+	b := e.collecting[0]
+	e.collecting, e.dispatching = slices.Delete(e.collecting, 0, 1), false
 	for _, r := range b.Requests {
 		r.state.Store(inFlight)
 	}
