@@ -28,23 +28,37 @@ func (a *activities) of(id string) *atomic.Int32 {
 	return &a.counts[maphash.String(a.seed, id)%uint64(len(a.counts))]
 }
 
-// acquire asks Redis for the permits of a batch and sets the answers of its requests. While the slot of
-// its keys moves, it begins again.
-func (l *Limiter) acquire(ctx context.Context, b *Batch) (err error) {
-	if len(b.Requests) == 0 && b.Prefetch.Span == 0 {
-		return nil // there is nothing to ask for
-	}
+// run makes the call of a batch. While the slot of its keys moves, it begins again. Then it ends the call, also if a
+// callback of the program panics or ends the goroutine: it makes the answers final, with the entry locked if the batch
+// has one. end does what only its kind of call needs. It unlocks the entry and wakes the callers, to whom the requests
+// belong from then on.
+func (l *Limiter) run(ctx context.Context, e *entry, b *Batch, end func()) {
 	clear(b.Lost)
-	b.Outcome = Outcome{Lost: b.Lost[:0]}
-	for attempt := 1; ; attempt++ {
-		if err = l.attempt(ctx, b); err == nil || !redisx.Again(ctx, err, attempt) {
-			break
+	b.Outcome, b.err = Outcome{Lost: b.Lost[:0]}, redisx.ErrNoReply // unless all attempts return
+	defer func() {
+		if errors.Is(b.err, redisx.ErrNoReply) {
+			b.err = l.Protocol.Explain(ctx, b.err)
 		}
+		if e != nil {
+			e.mu.Lock()
+		}
+		l.finishRequests(b)
+		if e != nil && e.prefetches != nil {
+			e.prefetches.store(b)
+		}
+		if l.Engine.hooked {
+			l.remember(b)
+		}
+		if len(b.Lost) > 0 {
+			l.refundLost(ctx, b)
+		}
+		end()
+	}()
+	var err error
+	for attempt := 0; attempt == 0 || redisx.Again(ctx, err, attempt); attempt++ {
+		err = l.attempt(ctx, b)
 	}
-	if g, slow := l.Engine, b.replied.Sub(b.sent) >= slowCall; slow != g.slow.Load() {
-		g.slow.Store(slow)
-	}
-	return err
+	b.err = err
 }
 
 // slowCall is how long a call takes that is slow.
@@ -52,6 +66,9 @@ const slowCall = time.Millisecond
 
 // attempt dates a batch, and calls its script until that has done all of its work.
 func (l *Limiter) attempt(ctx context.Context, b *Batch) error {
+	if len(b.Requests) == 0 && b.Prefetch.Span == 0 {
+		return nil // there is nothing to ask for
+	}
 	g := l.Engine
 	now := time.Now()
 	b.sent, b.begins = now, now
@@ -94,6 +111,9 @@ func (l *Limiter) attempt(ctx context.Context, b *Batch) error {
 			b.begins = b.sent.Add(min(b.Rivals.Moved, time.Since(b.sent)/2))
 		}
 		if err != nil || !again {
+			if slow := b.replied.Sub(b.sent) >= slowCall; slow != g.slow.Load() {
+				g.slow.Store(slow)
+			}
 			return err
 		}
 		if err := Repeat(ctx, calls); err != nil {
@@ -135,19 +155,6 @@ func (b *Batch) Took() time.Duration { return b.replied.Sub(b.sent) }
 
 // SentAt returns when the call began.
 func (b *Batch) SentAt() time.Time { return b.sent }
-
-// A call ends in one of three ways: endLone, endShared and endQueued. Each makes the answers final, with the entry
-// locked if the batch has one, and then wakes the callers, to whom the requests belong from then on. None waits.
-
-// explainAbort explains the error of a call that has not returned: a callback panicked or ended the goroutine. It
-// reports whether the error is that of such a call.
-func (l *Limiter) explainAbort(ctx context.Context, b *Batch) bool {
-	if !errors.Is(b.err, redisx.ErrNoReply) {
-		return false
-	}
-	b.err = l.Protocol.Explain(ctx, b.err)
-	return true
-}
 
 // refundLost refunds the permits of callers that have left.
 func (l *Limiter) refundLost(ctx context.Context, b *Batch) {

@@ -173,7 +173,9 @@ func TestPrefetch_ArrivesWhileCallersWait_ServesThemFirst(t *testing.T) {
 	e.queue, e.calls = q, 1
 	b := &Batch{Outcome: sentNow(), Prefetch: Prefetch{Span: time.Hour, Granted: 2, Lasts: time.Hour}}
 	l.Engine.hooked = true
-	l.endShared(t.Context(), e, b)
+	e.mu.Lock()
+	h.store(b)
+	l.endShared(e, b)
 	assert.Len(t, q.woken, 1, "the queue is woken")
 	assert.False(t, l.fromPrefetch(Ask{Permits: 1}, new(Result)), "behind a caller that waits")
 	fetched := func() time.Duration {

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -135,7 +136,7 @@ func (l *Limiter) callRedis(ctx context.Context, ask Ask, result *Result) (unuse
 	r.state.Store(inFlight)
 	b.callers.Store(1)
 	ended := ctx.Done()
-	if ended == nil {
+	if ended == nil { // the caller cannot leave
 		l.runLone(ctx, b, activity)
 	} else {
 		go l.runLone(ctx, b, activity)
@@ -156,31 +157,18 @@ func (l *Limiter) callRedis(ctx context.Context, ask Ask, result *Result) (unuse
 
 // runLone makes the call of a lone batch.
 func (l *Limiter) runLone(ctx context.Context, b *Batch, activity *atomic.Int32) {
-	b.err = redisx.ErrNoReply // unless the call returns
-	defer l.endLone(ctx, b, activity)
-	if _, limited := ctx.Deadline(); limited || ctx.Done() != nil { // else the caller cannot leave
+	if _, limited := ctx.Deadline(); limited || ctx.Done() != nil { // else rueidis may have the context
 		ctx = b.context(ctx)
 	}
-	b.err = l.acquire(ctx, b)
-}
-
-// endLone ends a lone call.
-func (l *Limiter) endLone(ctx context.Context, b *Batch, activity *atomic.Int32) {
-	if b.err != nil {
-		l.explainAbort(ctx, b)
-	}
-	l.finishRequests(b)
-	activity.Add(-1)
-	if l.Engine.hooked {
-		l.remember(b)
-		b.takeCall().reportAlone() // if no caller does
-	}
-	if len(b.Lost) > 0 {
-		l.refundLost(ctx, b)
-	}
-	if b.Requests[0].state.Load() == answered { // else its caller has left
-		b.done <- struct{}{}
-	}
+	l.run(ctx, nil, b, func() {
+		activity.Add(-1)
+		if b.call != nil {
+			b.takeCall().reportAlone() // if no caller does
+		}
+		if b.Requests[0].state.Load() == answered { // else its caller has left
+			b.done <- struct{}{}
+		}
+	})
 }
 
 // takeResult takes the result out of a request, whose caller it is, and clears the request for the next one.
@@ -343,49 +331,31 @@ func (e *entry) takeFirst() *Batch {
 // runs on the goroutine of a caller (inline), it sends one batch and leaves the others to another
 // goroutine.
 func (l *Limiter) sendBatches(ctx context.Context, e *entry, inline bool) {
-	for l.runShared(ctx, e, l.dispatch(e)) {
+	for again := true; again; {
+		b := l.dispatch(e)
+		l.run(b.context(ctx), e, b, func() { again = l.endShared(e, b) })
 		ctx = context.Background() // the values of ctx belong to a caller of the first batch
-		if inline {
+		if again && inline {
 			go l.sendBatches(ctx, e, false)
 			return
 		}
 	}
 }
 
-// runShared makes a shared call. It reports whether the entry has another batch to be sent.
-func (l *Limiter) runShared(ctx context.Context, e *entry, b *Batch) (again bool) {
-	b.err = redisx.ErrNoReply // unless the call returns
-	defer func() { again = l.endShared(ctx, e, b) }()
-	b.err = l.acquire(b.context(ctx), b)
-	return false
-}
-
 // endShared ends a shared call. It reports whether the entry has another batch to be sent. If this goroutine ends,
-// another one sends it.
-func (l *Limiter) endShared(ctx context.Context, e *entry, b *Batch) (again bool) {
-	g, aborted := l.Engine, b.err != nil && l.explainAbort(ctx, b)
-	e.mu.Lock()
-	l.finishRequests(b)
-	if e.prefetches != nil {
-		e.prefetches.store(b)
-		if b.Prefetch.Granted > 0 && e.queue != nil {
-			e.queue.wake() // its waiters are served from the prefetch first
-		}
+// another one sends it. The entry is locked.
+func (l *Limiter) endShared(e *entry, b *Batch) (again bool) {
+	if b.Prefetch.Granted > 0 && e.queue != nil {
+		e.queue.wake() // its waiters are served from the prefetch first
 	}
-	if again = e.endCall(); again && aborted {
+	if again = e.endCall(); again && errors.Is(b.err, redisx.ErrNoReply) {
 		again = false
 		go l.sendBatches(context.Background(), e, false)
 	}
-	g.registry.unlockEntry(e)
-	if g.hooked {
-		l.remember(b)
-		b.takeCall().reportAlone() // if no caller does
-	}
-	if len(b.Lost) > 0 {
-		l.refundLost(ctx, b)
-	}
+	l.Engine.registry.unlockEntry(e)
+	b.takeCall().reportAlone() // if no caller does
 	b.wakeShared()
-	g.batches.Put(b)
+	l.Engine.batches.Put(b)
 	return again
 }
 

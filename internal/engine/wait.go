@@ -7,8 +7,6 @@ import (
 	"hash/maphash"
 	"strconv"
 	"time"
-
-	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
 // Wait waits in the queue until permits are granted, and reports whether they were. It ends with
@@ -140,13 +138,18 @@ func withdraw(e *entry, w *waiter, result *Result) (left, denied bool) {
 // serve asks Redis for the waiters of a queue, until there are none. It does not share the calls of Try:
 // its requests are ordered, the forecast gives the time of its calls, and a denied request stays.
 func (l *Limiter) serve(e *entry, q *queue) {
-	g := l.Engine
+	g, ended := l.Engine, false
+	defer func() {
+		if !ended { // a callback of a call has ended the goroutine
+			go l.serve(e, q)
+		}
+	}()
 	for {
 		// Callers that arrive at the same time, or that the last reply has woken, can still join.
 		g.yields.yield(nil)
 		e.mu.Lock()
 		if q.waiters.first == nil {
-			e.queue = nil
+			e.queue, ended = nil, true
 			g.registry.unlockEntry(e)
 			return
 		}
@@ -175,37 +178,16 @@ func (l *Limiter) serve(e *entry, q *queue) {
 		}
 		e.mu.Unlock()
 
-		l.callForQueue(e, q)
+		l.run(q.batch.context(context.Background()), e, &q.batch, func() { l.endQueued(e, q) })
 	}
 }
 
-// callForQueue makes the call of a queue. If this goroutine ends, another one serves the queue.
-func (l *Limiter) callForQueue(e *entry, q *queue) {
-	ctx, returned := context.Background(), false
-	defer func() {
-		if !returned {
-			go l.serve(e, q)
-		}
-	}()
-	q.batch.err = redisx.ErrNoReply // unless the call returns
-	defer l.endQueued(ctx, e, q)
-	q.batch.err = l.acquire(q.batch.context(ctx), &q.batch)
-	returned = true
-}
-
-// endQueued ends the call of a queue, and the waiters that cannot be served in time.
-func (l *Limiter) endQueued(ctx context.Context, e *entry, q *queue) {
-	g, b := l.Engine, &q.batch
-	if b.err != nil {
-		l.explainAbort(ctx, b)
-	}
-	e.mu.Lock()
-	l.finishRequests(b)
-	now := time.Now()
-	done := q.applyReply(&g.callTime, now)
+// endQueued ends the call of a queue, and the waiters that cannot be served in time. The entry is locked.
+func (l *Limiter) endQueued(e *entry, q *queue) {
+	b, now := &q.batch, time.Now()
+	done := q.applyReply(&l.Engine.callTime, now)
 	var revoked []*transfer
 	if e.prefetches != nil {
-		e.prefetches.store(b)
 		switch first := q.waiters.first; {
 		case first == nil: // else prefetched permits are for the waiters
 			e.prefetches.addToAll(b)
@@ -217,18 +199,10 @@ func (l *Limiter) endQueued(ctx context.Context, e *entry, q *queue) {
 		done = append(done, l.endUnservable(q, now)...)
 	}
 	e.mu.Unlock()
-	if g.hooked {
-		l.remember(b)
-	}
-	if len(b.Lost) > 0 {
-		l.refundLost(ctx, b)
-	}
 	q.wakeAll(done)
-	if b.call != nil {
-		b.takeCall().reportAlone() // if no caller does
-	}
-	if revoked != nil { // the first waiter needs their permits as well
-		await(ctx, revoked)
+	b.takeCall().reportAlone() // if no caller does
+	if revoked != nil {        // the first waiter needs their permits as well
+		await(context.Background(), revoked)
 		e.mu.Lock()
 		q.refresh() // although a refund may still hang
 		e.mu.Unlock()
