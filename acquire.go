@@ -14,17 +14,6 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
-// Script returns the acquire script and its keys. A PerClient limiter has no waiters of other Clients.
-func (p *protocol) Script(b *engine.Batch) (script *redisx.Script, keys []string) {
-	switch {
-	case b.AllKeys:
-		return acquireScript, p.keys[:]
-	case b.Claim.ID != "":
-		return waitScript, append(slices.Clip(p.keys[:sharedKeys]), p.keys.waiters())
-	}
-	return acquireScript, p.keys[:sharedKeys]
-}
-
 // timeArg is the index of the time in the arguments of a script, Unix milliseconds: ARGV[1]. It is "" for
 // the server's clock.
 const timeArg = 0
@@ -40,12 +29,17 @@ const (
 	flagAllWaits = "a"
 )
 
-// Arguments sets the arguments of the acquire script.
-func (p *protocol) Arguments(b *engine.Batch, now time.Time) {
+// Prepare sets the call of the acquire script. A PerClient limiter has no waiters of other Clients.
+func (p *protocol) Prepare(b *engine.Batch, now time.Time) {
 	total, detail := b.Wants()
 	prefetches := b.Prefetch.Span > 0
 	hint, _, interval, perClient := p.hint().rate.get()
-	b.AllKeys = b.AllKeys || perClient // see namedKeys
+	switch b.Script, b.Keys = acquireScript, p.keys[:sharedKeys]; {
+	case perClient: // see namedKeys
+		b.Keys = p.keys[:]
+	case b.Claim.ID != "":
+		b.Script, b.Keys = waitScript, append(slices.Clip(b.Keys), p.keys.waiters())
+	}
 	ended, permits, flags, runs := "", "", "", ""
 	if hint != "" && !p.client.engine.ServerTime() {
 		ended = strconv.FormatInt(now.UnixMilli()-interval, 10)

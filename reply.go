@@ -36,7 +36,7 @@ func (p *protocol) read(b *engine.Batch, message rueidis.RedisMessage) (again bo
 		return false, err
 	case code == replyNeedsKeys:
 		p.hint().rate.setPerClient()
-		b.AllKeys = true // whatever an earlier reply sets meanwhile
+		b.Script, b.Keys = acquireScript, p.keys[:]
 		return true, nil
 	case code == replyAgain:
 		b.Args = withCursor(b.Args, r.Text())

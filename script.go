@@ -79,7 +79,7 @@ func (p *protocol) eval(ctx context.Context, before []redisx.Call, script *redis
 	if slices.Contains(dated, script) {
 		renew = func(args []string) { args[timeArg] = p.client.nowText() } // a grant must not look older than it is
 	}
-	message, err := p.client.engine.Eval(ctx, before, script, keys, args, renew)
+	message, err := p.client.engine.Eval(ctx, before, redisx.Call{Script: script, Keys: keys, Args: args}, renew)
 	if err != nil {
 		err = p.Explain(ctx, err)
 	}

@@ -176,7 +176,7 @@ func TestAcquireScript_Prefetch_Replies(t *testing.T) {
 			}
 			now := time.Now()
 			l.protocol.hint().rate.set(test.rate.Permits, test.rate.Interval.Milliseconds(), false)
-			l.protocol.Arguments(batch, now)
+			l.protocol.Prepare(batch, now)
 			message, err := f.run(acquireScript, l, batch.Args...)
 			require.NoError(t, err)
 			_, err = l.protocol.Answer(batch, message)

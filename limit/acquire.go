@@ -20,14 +20,6 @@ import (
 
 // The exported methods of a protocol are those of engine.Protocol.
 
-// Script returns the script that takes permits.
-func (p *protocol) Script(b *engine.Batch) (script *redisx.Script, keys []string) {
-	if b.Claim.ID != "" {
-		return p.plan.waits, append(slices.Clip(p.keys), p.waiters())
-	}
-	return p.plan.script, p.keys
-}
-
 // waiters returns the key of the Clients whose callers wait for the same policies. Those of a policy with other permits
 // are no rivals: what is free for one may be forbidden to another, and would be held for it in vain.
 func (p *protocol) waiters() string {
@@ -43,8 +35,11 @@ func (p *protocol) waiters() string {
 	return key
 }
 
-// Arguments sets the arguments of the acquire script.
-func (p *protocol) Arguments(b *engine.Batch, now time.Time) {
+// Prepare sets the call of the acquire script.
+func (p *protocol) Prepare(b *engine.Batch, now time.Time) {
+	if b.Script, b.Keys = p.plan.script, p.keys; b.Claim.ID != "" {
+		b.Script, b.Keys = p.plan.waits, append(slices.Clip(p.keys), p.waiters())
+	}
 	total, detail := b.Wants()
 	detail = detail || p.plan.expires && p.plan.client.Engine.Look()
 	b.Args = append(b.Args[:0], strconv.FormatInt(total, 10))

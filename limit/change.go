@@ -191,7 +191,7 @@ func (l *Limiter) Reset(ctx context.Context) error {
 	}
 	_, err := engine.RunChange(ctx, l.protocol.plan.client.Engine, l.protocol.dependsOn,
 		func(ctx context.Context) (int64, error) {
-			message, err := l.protocol.plan.client.Engine.Eval(ctx, nil, resetScript, keys, nil, nil)
+			message, err := l.protocol.plan.client.Engine.Eval(ctx, nil, redisx.Call{Script: resetScript, Keys: keys}, nil)
 			if err != nil {
 				return 0, l.protocol.Explain(ctx, err)
 			}

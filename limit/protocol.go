@@ -58,8 +58,8 @@ func (p *protocol) eval(ctx context.Context, c call, own func() []string,
 	var before []redisx.Call
 	initialized := 0
 	for calls := 1; ; calls++ {
-		message, err := g.Eval(ctx, before, scriptFor(c, p.members), p.keys, args,
-			func(args []string) { copy(args, dated()) })
+		call := redisx.Call{Script: scriptFor(c, p.members), Keys: p.keys, Args: args}
+		message, err := g.Eval(ctx, before, call, func(args []string) { copy(args, dated()) })
 		if err != nil {
 			return message, p.Explain(ctx, err)
 		}

@@ -27,10 +27,9 @@ func (f *clocked) askFor(l *Limiter, batch *engine.Batch, asks ...engine.Ask) *e
 	for _, ask := range asks {
 		batch.Requests = append(batch.Requests, &engine.Request{Ask: ask})
 	}
-	p.Arguments(batch, time.UnixMicro(f.now))
-	script, keys := p.Script(batch)
+	p.Prepare(batch, time.UnixMicro(f.now))
 	for again := true; again; {
-		reply, err := l.protocol.plan.client.Engine.Eval(f.Context(), nil, script, keys, batch.Args, nil)
+		reply, err := l.protocol.plan.client.Engine.Eval(f.Context(), nil, batch.Call, nil)
 		require.NoError(f, err)
 		batch.Reply = reply
 		again, err = p.Answer(batch, reply)

@@ -54,7 +54,8 @@ func numbersReply(t *testing.T, numbers ...int64) *redisx.Reply {
 	text := strings.Trim(strings.Join(strings.Fields(fmt.Sprint(numbers)), ","), "[]")
 	client, ok := inside.Of[inside.Client](newClocked(t).client)
 	require.True(t, ok)
-	message, err := redisx.NewScript("return {"+text+"}").Exec(t.Context(), client.Engine.Redis(), nil, []string{"k"}, nil)
+	call := redisx.Call{Script: redisx.NewScript("return {" + text + "}"), Keys: []string{"k"}}
+	message, err := call.Exec(t.Context(), client.Engine.Redis(), nil)
 	require.NoError(t, err)
 	r := redisx.ReadReply(message)
 	return &r

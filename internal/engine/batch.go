@@ -31,7 +31,8 @@ type Batch struct {
 	Backdate time.Duration // of an Ordered batch: how far back grants may be dated, since the callers waited then
 	Claim    Claim         // of an Ordered batch
 	Prefetch Prefetch      // for later callers
-	Args     []string      // set by Protocol.Arguments
+
+	redisx.Call // set by Protocol.Prepare
 
 	permits int64         // of all requests, while it collects them
 	callers atomic.Int32  // of the call that have not left; of a queue's batch all waiters
@@ -64,7 +65,6 @@ type Rivals struct {
 type Outcome struct {
 	knowledge
 	Reply   rueidis.RedisMessage // for Protocol.Receipt
-	AllKeys bool                 // the call names all keys of the limiter
 	Before  []redisx.Call        // to be made before the next call, in one round trip
 	Repeats int                  // how often Before was set
 	Rivals  Rivals

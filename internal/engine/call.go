@@ -75,22 +75,21 @@ func (l *Limiter) attempt(ctx context.Context, b *Batch) error {
 	if g.ownClock || g.now == nil {
 		now = g.Now()
 	}
-	l.Protocol.Arguments(b, now)
+	l.Protocol.Prepare(b, now)
 	if g.hooked {
 		b.dated, b.version = now.Truncate(l.tick()), g.changes.versionOf(l.DependsOn)
 		l.beginCall(b)
 	}
 	for calls := 1; ; calls++ {
-		script, keys := l.Protocol.Script(b)
 		b.Unknown = true // until there is an answer: the Redis client or a clock may panic
-		message, err := script.Exec(ctx, g.redis, b.Before, keys, b.Args)
+		message, err := b.Exec(ctx, g.redis, b.Before)
 		b.Before = nil
 		b.replied = time.Now()
 		b.Unknown = err == nil || redisx.ReplyLost(err)
 		if err != nil && b.Claim.ID != "" && redisx.Refused(err) {
 			g.unclaimed.Store(int64(time.Since(g.began) + unclaimedFor))
 			b.Claim = Claim{}
-			l.Protocol.Arguments(b, now)
+			l.Protocol.Prepare(b, now)
 			continue
 		}
 		if err != nil {
@@ -257,18 +256,18 @@ func (c *batchContext) Err() error {
 	return context.Canceled
 }
 
-// Eval runs a script after other calls, usually none. While the slot of its keys moves, Eval
+// Eval makes a call after other calls, usually none. While the slot of its keys moves, Eval
 // repeats them all; renew, if not nil, sets the arguments of a repeated call. Callers run it under
 // Detach, which ends with their context. A call of redisx.Once that has run before is
 // redisx.ErrRanBefore.
-func (g *Engine) Eval(ctx context.Context, before []redisx.Call, script *redisx.Script, keys, args []string,
+func (g *Engine) Eval(ctx context.Context, before []redisx.Call, call redisx.Call,
 	renew func(args []string)) (message rueidis.RedisMessage, err error) {
-	script, keys = script.ForOnce(ctx, keys)
+	call = call.ForOnce(ctx)
 	for attempt := 0; attempt == 0 || redisx.Again(ctx, err, attempt); attempt++ {
 		if attempt > 0 && renew != nil {
-			renew(args)
+			renew(call.Args)
 		}
-		if message, err = script.Exec(ctx, g.redis, before, keys, args); err == nil {
+		if message, err = call.Exec(ctx, g.redis, before); err == nil {
 			err = redisx.RanBefore(message)
 		}
 	}

@@ -183,15 +183,12 @@ func (l *Limiter) tick() time.Duration { return cmp.Or(l.Tick, time.Millisecond)
 
 // Protocol translates between batches and the script of a limiter.
 type Protocol interface {
-	// Script returns the script that takes the permits of a batch, and its keys.
-	Script(b *Batch) (*redisx.Script, []string)
-
-	// Arguments sets the Args of a batch. The time is that of Engine.Now.
-	Arguments(b *Batch, now time.Time)
+	// Prepare sets the Call of a batch. The time is that of Engine.Now.
+	Prepare(b *Batch, now time.Time)
 
 	// Answer reads the reply to a batch. It sets the Answer, Granted and Err of each request, and the other
-	// fields of Batch that the reply reports. If the script needs another call, Answer sets the Args of that
-	// call and returns true. It may set Before as well. Such a reply has granted nothing.
+	// fields of Batch that the reply reports. If the script needs another call, Answer changes the Call, and returns
+	// true. It may set Before as well. Such a reply has granted nothing.
 	Answer(b *Batch, reply rueidis.RedisMessage) (again bool, err error)
 
 	// Receipt returns the Refund of a receipt for permits that the call of the batch has Granted to requests. It is

@@ -73,14 +73,12 @@ func exchangeOf(number string) *exchange {
 	return x.(*exchange)
 }
 
-func (l *fake) Script(*Batch) (*redisx.Script, []string) { return fakeScript, []string{l.ID} }
-
-func (l *fake) Arguments(b *Batch, now time.Time) {
+func (l *fake) Prepare(b *Batch, now time.Time) {
 	x := &exchange{limiter: l, ordered: b.Ordered, prefetch: b.Prefetch, now: now}
 	for _, r := range b.Requests {
 		x.asks = append(x.asks, r.Ask)
 	}
-	b.Args = append(b.Args[:0], send(x))
+	b.Call = redisx.Call{Script: fakeScript, Keys: []string{l.ID}, Args: []string{send(x)}}
 }
 
 func (l *fake) Answer(b *Batch, message rueidis.RedisMessage) (again bool, err error) {
@@ -123,7 +121,7 @@ func (l *fake) refundOf(b *Batch) receipt.Refund {
 func (l *fake) back(permits int64, of string) func(context.Context) (rueidis.RedisMessage, error) {
 	return func(ctx context.Context) (rueidis.RedisMessage, error) {
 		args := []string{send(&exchange{now: l.Engine.Now(), back: permits, of: of})}
-		message, err := l.Engine.Eval(ctx, nil, fakeScript, []string{l.ID}, args, nil)
+		message, err := l.Engine.Eval(ctx, nil, redisx.Call{Script: fakeScript, Keys: []string{l.ID}, Args: args}, nil)
 		if err != nil {
 			err = l.Explain(ctx, err)
 		}
@@ -148,8 +146,8 @@ type paged struct {
 
 const endless = -1 // paged.more
 
-func (l paged) Arguments(b *Batch, now time.Time) {
-	l.fake.Arguments(b, now)
+func (l paged) Prepare(b *Batch, now time.Time) {
+	l.fake.Prepare(b, now)
 	b.Args = append(b.Args, strconv.Itoa(l.more))
 }
 

@@ -20,8 +20,8 @@ if n < 3 then
 end
 return #KEYS == 1 and ` + reply)
 			call := func(id, first string) error {
-				once, keys := script.ForOnce(Once(t.Context(), id), []string{"{x}:key"})
-				message, err := once.Exec(t.Context(), f.Conn, nil, keys, []string{first})
+				once := Call{script, []string{"{x}:key"}, []string{first}}.ForOnce(Once(t.Context(), id))
+				message, err := once.Exec(t.Context(), f.Conn, nil)
 				require.NoError(t, err)
 				return RanBefore(message)
 			}
@@ -48,14 +48,13 @@ func TestOnce_Key_IsInTheSlot(t *testing.T) {
 	seen := make(map[string]bool)
 	for _, script := range []*Script{NewScript("return 1"), NewScript("return 2")} {
 		for _, key := range []string{"plain", "{x}:window:1000", "{x}:shared", "a{b}c::log:5", "{x}{y}:bucket:1"} {
-			_, keys := script.ForOnce(ctx, []string{key, "other"})
+			keys := Call{Script: script, Keys: []string{key, "other"}}.ForOnce(ctx).Keys
 			require.Len(t, keys, 3)
 			assert.Equal(t, Slot(key), Slot(keys[2]), key)
 			assert.False(t, seen[keys[2]], keys[2])
 			seen[keys[2]] = true
 		}
 	}
-	same, keys := NewScript("return 1").ForOnce(t.Context(), []string{"key"})
-	assert.Equal(t, "return 1", same.text)
-	assert.Equal(t, []string{"key"}, keys)
+	same := Call{Script: NewScript("return 1"), Keys: []string{"key"}}
+	assert.Equal(t, same, same.ForOnce(t.Context()))
 }

@@ -41,7 +41,7 @@ func repeat(ctx context.Context, call func() error) (err error) {
 // ways are the ways to call a Redis.
 var ways = map[string]func(ctx context.Context, redis rueidis.Client) error{
 	"script": func(ctx context.Context, redis rueidis.Client) error {
-		_, err := echoScript.Exec(ctx, redis, nil, []string{"k"}, nil)
+		_, err := (&Call{Script: echoScript, Keys: []string{"k"}}).Exec(ctx, redis, nil)
 		return err
 	},
 	"command": func(ctx context.Context, redis rueidis.Client) error {

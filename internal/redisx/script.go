@@ -32,26 +32,27 @@ func NewScript(text string) *Script {
 	return &Script{text: text, sha1: hex.EncodeToString(sum[:])}
 }
 
-// Exec runs the script, after other calls if there are any. It is rueidis.Lua with a smaller stack: a
-// goroutine that makes one call grows its stack once less.
-func (s *Script) Exec(ctx context.Context, redis rueidis.Client, before []Call,
-	keys, args []string) (rueidis.RedisMessage, error) {
-	if len(before) > 0 {
-		return s.execAfter(ctx, redis, before, keys, args)
-	}
-	ctx = paced(ctx, redis)
-	call := redis.B().Evalsha().Sha1(s.sha1).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()
-	message, err := redis.Do(ctx, call).ToMessage()
-	if err != nil && unknown(err) {
-		return redis.Do(ctx, s.eval(redis, keys, args)).ToMessage()
-	}
-	return message, err
+// Call is a call of a script.
+type Call struct {
+	Script     *Script
+	Keys, Args []string
 }
 
-// unknown reports whether a call failed since the server does not know its script.
-func unknown(err error) bool {
-	refused, ok := rueidis.IsRedisErr(err)
-	return ok && refused.IsNoScript()
+// Exec makes the call, after other calls if there are any. It is rueidis.Lua with a smaller stack: a
+// goroutine that makes one call grows its stack once less.
+func (c *Call) Exec(ctx context.Context, redis rueidis.Client, before []Call) (rueidis.RedisMessage, error) {
+	if len(before) > 0 {
+		return c.execAfter(ctx, redis, before)
+	}
+	ctx = paced(ctx, redis)
+	evalsha := redis.B().Evalsha().Sha1(c.Script.sha1).Numkeys(int64(len(c.Keys))).Key(c.Keys...).Arg(c.Args...).Build()
+	message, err := redis.Do(ctx, evalsha).ToMessage()
+	if err != nil {
+		if refused, ok := rueidis.IsRedisErr(err); ok && refused.IsNoScript() {
+			return redis.Do(ctx, c.eval(redis)).ToMessage()
+		}
+	}
+	return message, err
 }
 
 // Refused reports whether the rights of the user do not allow a call, or a command of its script.
@@ -60,27 +61,20 @@ func Refused(err error) bool {
 	return ok && (strings.HasPrefix(refused.Error(), "NOPERM") || strings.Contains(refused.Error(), "ACL failure"))
 }
 
-// eval returns the call that sends the text of the script.
-func (s *Script) eval(redis rueidis.Client, keys, args []string) rueidis.Completed {
-	return redis.B().Eval().Script(s.text).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()
+// eval returns the command that sends the text of the script.
+func (c *Call) eval(redis rueidis.Client) rueidis.Completed {
+	return redis.B().Eval().Script(c.Script.text).Numkeys(int64(len(c.Keys))).Key(c.Keys...).Arg(c.Args...).Build()
 }
 
-// Call is a call of a script.
-type Call struct {
-	Script     *Script
-	Keys, Args []string
-}
-
-// execAfter runs the script after other calls, in one round trip. It sends the text of their scripts:
+// execAfter makes the call after other calls, in one round trip. It sends the text of their scripts:
 // one that the server does not know would be sent again, behind this one. The first error counts.
-func (s *Script) execAfter(ctx context.Context, redis rueidis.Client, before []Call,
-	keys, args []string) (rueidis.RedisMessage, error) {
+func (c *Call) execAfter(ctx context.Context, redis rueidis.Client, before []Call) (rueidis.RedisMessage, error) {
 	commands := make(rueidis.Commands, 0, len(before)+1)
-	for _, c := range before {
-		commands = append(commands, c.Script.eval(redis, c.Keys, c.Args))
+	for i := range before {
+		commands = append(commands, before[i].eval(redis))
 	}
 	var last rueidis.RedisResult
-	for _, last = range DoMulti(ctx, redis, append(commands, s.eval(redis, keys, args))) {
+	for _, last = range DoMulti(ctx, redis, append(commands, c.eval(redis))) {
 		if err := last.Error(); err != nil && !rueidis.IsRedisNil(err) {
 			return rueidis.RedisMessage{}, err
 		}
@@ -268,16 +262,17 @@ return reply
 `
 )
 
-// ForOnce returns the script and the keys for a call, which differ for a context of Once.
-func (s *Script) ForOnce(ctx context.Context, keys []string) (script *Script, all []string) {
+// ForOnce returns the call for a context, which is another one for that of Once.
+func (c Call) ForOnce(ctx context.Context) Call {
 	id, ok := ctx.Value(onceKey{}).(string)
 	if !ok {
-		return s, keys
+		return c
 	}
+	s := c.Script
 	s.onceInit.Do(func() { s.once = NewScript(onceHead + s.text + onceTail) })
-	sum := sha1.Sum([]byte(id + s.sha1 + keys[0]))
-	ran := "{" + Tag(keys[0]) + "}:settled:" + hex.EncodeToString(sum[:8])
-	return s.once, append(keys[:len(keys):len(keys)], ran)
+	sum := sha1.Sum([]byte(id + s.sha1 + c.Keys[0]))
+	ran := "{" + Tag(c.Keys[0]) + "}:settled:" + hex.EncodeToString(sum[:8])
+	return Call{s.once, append(slices.Clip(c.Keys), ran), c.Args}
 }
 
 // RanBefore returns ErrRanBefore if that is what a script has replied.

@@ -24,7 +24,7 @@ func TestScript_Unknown_IsSentWithItsText(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, f *redistest.Fixture) {
 		before := []Call{{Script: NewScript(`return redis.call('SET', KEYS[1], ARGV[1])`), Keys: []string{"a"}, Args: []string{"1"}}}
 		for _, first := range [][]Call{nil, nil, before} {
-			message, err := echoScript.Exec(t.Context(), f.Conn, first, []string{"k"}, []string{"x"})
+			message, err := (&Call{echoScript, []string{"k"}, []string{"x"}}).Exec(t.Context(), f.Conn, first)
 			require.NoError(t, err)
 			reply := ReadReply(message)
 			assert.Equal(t, []any{"k", int64(1), int64(1), "x", true},
@@ -33,7 +33,8 @@ func TestScript_Unknown_IsSentWithItsText(t *testing.T) {
 		value, err := f.Conn.Do(t.Context(), f.Conn.B().Get().Key("a").Build()).ToString()
 		require.NoError(t, err)
 		assert.Equal(t, "1", value)
-		_, err = NewScript(`return redis.error_reply('NOPERM no')`).Exec(t.Context(), f.Conn, nil, []string{"k"}, nil)
+		refuses := Call{Script: NewScript(`return redis.error_reply('NOPERM no')`), Keys: []string{"k"}}
+		_, err = refuses.Exec(t.Context(), f.Conn, nil)
 		refused, ok := rueidis.IsRedisErr(err)
 		assert.True(t, ok)
 		assert.ErrorContains(t, refused, "NOPERM")
