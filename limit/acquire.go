@@ -253,7 +253,7 @@ func windowReceipt(b *engine.Batch, s *state, index int) string {
 			return strconv.FormatInt(f.end.Milliseconds(), 10)
 		}
 	} else if briefTexts(b.Reply)[index] != "new" {
-		return "+" + strconv.FormatInt((2*b.Took()+time.Millisecond-1).Milliseconds(), 10)
+		return "+" + strconv.FormatInt((2*b.Replied.Sub(b.Sent)+time.Millisecond-1).Milliseconds(), 10)
 	}
 	return "+0"
 }
@@ -293,7 +293,7 @@ func (p *protocol) Hold(b *engine.Batch, index int, permits int64) *hold.Hold {
 		m := p.members[at.index]
 		own, _ := m.policy.(InFlight)
 		terms := hold.Terms{Limiter: m.name, Key: m.keys[0], Lease: own.Lease, Renew: own.Renew, Calls: &places{p.plan, m}}
-		h.Add(terms, placeOf(b.Args[at.id], index, permits, own.Lease), b.SentAt())
+		h.Add(terms, placeOf(b.Args[at.id], index, permits, own.Lease), b.Sent)
 		h.Full = h.Full || s != nil && s.policies[at.index].Free() <= 0
 	}
 	return h

@@ -4,29 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/maphash"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
 
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
-
-// activities counts the lone calls and the entries, by a hash of their IDs. crowdedBit is set beside that number
-// if the last shared call of a limiter had several callers, or was not its only call. Then callers
-// share calls at once.
-type activities struct {
-	seed   maphash.Seed
-	counts [1 << 14]atomic.Int32
-}
-
-const crowdedBit = 1 << 30
-
-// of returns the counter of an ID. Few others have the same.
-func (a *activities) of(id string) *atomic.Int32 {
-	return &a.counts[maphash.String(a.seed, id)%uint64(len(a.counts))]
-}
 
 // run makes the call of a batch. While the slot of its keys moves, it begins again. Then it ends the call, also if a
 // callback of the program panics or ends the goroutine: it makes the answers final, with the entry locked if the batch
@@ -71,7 +54,7 @@ func (l *Limiter) attempt(ctx context.Context, b *Batch) error {
 	}
 	g := l.Engine
 	now := time.Now()
-	b.sent, b.begins = now, now
+	b.Sent, b.begins, b.Full = now, now, g.denials != nil
 	if g.ownClock || g.now == nil {
 		now = g.Now()
 	}
@@ -84,10 +67,11 @@ func (l *Limiter) attempt(ctx context.Context, b *Batch) error {
 		b.Unknown = true // until there is an answer: the Redis client or a clock may panic
 		message, err := b.Exec(ctx, g.redis, b.Before)
 		b.Before = nil
-		b.replied = time.Now()
+		b.Replied = time.Now()
 		b.Unknown = err == nil || redisx.ReplyLost(err)
 		if err != nil && b.Claim.ID != "" && redisx.Refused(err) {
-			g.unclaimed.Store(int64(time.Since(g.began) + unclaimedFor))
+			g.unclaimed.Store(true)
+			time.AfterFunc(unclaimedFor, func() { g.unclaimed.Store(false) })
 			b.Claim = Claim{}
 			l.Protocol.Prepare(b, now)
 			continue
@@ -98,7 +82,7 @@ func (l *Limiter) attempt(ctx context.Context, b *Batch) error {
 		if g.now == nil {
 			// The server read its clock before now, so permits are free by the time of the forecast, or
 			// earlier.
-			b.begins = b.replied
+			b.begins = b.Replied
 		}
 		if g.ownClock {
 			b.repliedOwn = g.now().Round(0)
@@ -107,10 +91,10 @@ func (l *Limiter) attempt(ctx context.Context, b *Batch) error {
 		again, err := l.Protocol.Answer(b, message)
 		b.Unknown = false
 		if b.Rivals.Moved > 0 { // the way to Redis is part of it
-			b.begins = b.sent.Add(min(b.Rivals.Moved, time.Since(b.sent)/2))
+			b.begins = b.Sent.Add(min(b.Rivals.Moved, time.Since(b.Sent)/2))
 		}
 		if err != nil || !again {
-			if slow := b.replied.Sub(b.sent) >= slowCall; slow != g.slow.Load() {
+			if slow := b.Replied.Sub(b.Sent) >= slowCall; slow != g.slow.Load() {
 				g.slow.Store(slow)
 			}
 			return err
@@ -139,7 +123,7 @@ func Repeat(ctx context.Context, calls int) error {
 // Age returns a function that returns how long ago the last reply of the call arrived, by the clock that is furthest
 // ahead.
 func (b *Batch) Age(g *Engine) func() time.Duration {
-	replied, own := b.replied, b.repliedOwn
+	replied, own := b.Replied, b.repliedOwn
 	return func() time.Duration {
 		now := time.Now()
 		if g.ownClock {
@@ -148,12 +132,6 @@ func (b *Batch) Age(g *Engine) func() time.Duration {
 		return max(now.Sub(replied), now.Sub(replied.Round(0))) // see elapsed
 	}
 }
-
-// Took returns how long the call took, until its last reply.
-func (b *Batch) Took() time.Duration { return b.replied.Sub(b.sent) }
-
-// SentAt returns when the call began.
-func (b *Batch) SentAt() time.Time { return b.sent }
 
 // refundLost refunds the permits of callers that have left.
 func (l *Limiter) refundLost(ctx context.Context, b *Batch) {
@@ -205,7 +183,7 @@ func (l *Limiter) beginCall(b *Batch) {
 		return
 	}
 	if b.call == nil {
-		b.call = &Call{Limiter: l, began: b.sent}
+		b.call = &Call{Limiter: l, began: b.Sent}
 	}
 	permits, _ := b.Wants()
 	b.call.Requests, b.call.Permits = len(b.Requests), permits

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"hash/maphash"
 	"sync"
 	"sync/atomic"
@@ -16,7 +17,6 @@ const (
 // denials has the last denial of limiters whose permits are exhausted. It never grants.
 type denials struct {
 	maxAge time.Duration
-	seed   maphash.Seed
 
 	mu       sync.Mutex                                              // of writers
 	places   [maxDenials / sameHash][sameHash]atomic.Pointer[denial] // by a hash of the ID, the newest first
@@ -33,12 +33,12 @@ type denial struct {
 
 // remains returns how long a denial holds by the clock of the process.
 func (d *denial) remains(now time.Time) time.Duration {
-	return min(d.until, d.maxAge) - elapsed(d.sent, now)
+	return min(d.until, d.maxAge) - elapsed(d.Sent, now)
 }
 
 // of returns the places of an ID. Few others have the same.
 func (a *denials) of(id string) *[sameHash]atomic.Pointer[denial] {
-	return &a.places[maphash.String(a.seed, id)%uint64(len(a.places))]
+	return &a.places[maphash.String(seed, id)%uint64(len(a.places))]
 }
 
 // get returns the denial of an ID, or nil.
@@ -56,7 +56,7 @@ func (a *denials) get(id string) *denial {
 func (a *denials) store(d *denial, remains time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if other := a.get(d.id); other != nil && other.sent.After(d.sent) {
+	if other := a.get(d.id); other != nil && other.Sent.After(d.Sent) {
 		return
 	}
 	places, moves := a.of(d.id), d
@@ -111,9 +111,11 @@ func (l *Limiter) deny(ask Ask) (r Result, denied bool) {
 	return r, denied
 }
 
-// denyUntil answers a waiter from memory. It returns an error if the permits cannot be free before the deadline.
-func (l *Limiter) denyUntil(ask Ask, deadline time.Time, result *Result) error {
-	if l.Engine.denials == nil || deadline.IsZero() {
+// denyUntil answers a waiter from memory. It returns an error if the permits cannot be free before the deadline of a
+// context.
+func (l *Limiter) denyUntil(until context.Context, ask Ask, result *Result) error {
+	deadline, limited := until.Deadline()
+	if l.Engine.denials == nil || !limited {
 		return nil
 	}
 	d, since := l.denial(ask.Permits)
@@ -150,7 +152,7 @@ func (l *Limiter) denial(permits int64) (d *denial, since time.Duration) {
 // ahead.
 func (l *Limiter) since(k *knowledge) (since, age time.Duration) {
 	g, now := l.Engine, time.Now()
-	age = elapsed(k.sent, now)
+	age = elapsed(k.Sent, now)
 	switch {
 	case g.ServerTime():
 		return age + l.tick(), age // the script rounds the time down

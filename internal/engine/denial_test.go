@@ -60,7 +60,7 @@ func TestDenial_Request_AnsweredWhereTheDenialCoversIt(t *testing.T) {
 		runInBubble(t, name, func(t *testing.T) {
 			g := New(Settings{Denials: time.Hour})
 			k := reported(&view{limit: test.limit, free: test.free, after: 2 * time.Second})
-			k.Denied, k.dated = test.fewest, k.sent.Round(0)
+			k.Denied, k.dated = test.fewest, k.Sent.Round(0)
 			g.denials.store(&denial{k, "a", 2 * time.Second, g.denials.maxAge}, time.Hour)
 			time.Sleep(test.since)
 			got, denied := named(g, "a").deny(test.ask)
@@ -186,11 +186,11 @@ func TestDenials_Reply_KeptWhereItDeniesForAWhile(t *testing.T) {
 	} {
 		runInBubble(t, name, func(t *testing.T) {
 			g := New(Settings{Denials: time.Hour})
-			reply.sent = time.Now()
+			reply.Sent = time.Now()
 			if name == "it is too old" {
-				reply.sent = time.Unix(0, 0)
+				reply.Sent = time.Unix(0, 0)
 			}
-			reply.dated = reply.sent.Round(0)
+			reply.dated = reply.Sent.Round(0)
 			time.Sleep(2 * time.Millisecond)
 			named(g, "a").remember(&Batch{Outcome: Outcome{knowledge: reply}})
 			assert.Nil(t, g.denials.get("a"))

@@ -30,7 +30,6 @@ package engine
 import (
 	"cmp"
 	"context"
-	"hash/maphash"
 	"runtime"
 	"strconv"
 	"sync"
@@ -64,12 +63,10 @@ type Engine struct {
 	changes   *changes  // nil without denials and prefetches
 	observer  *observer // nil without an Observer
 
-	began     time.Time
-	unclaimed atomic.Int64 // until when calls have no Claim: a time.Duration since began
-
-	slow   atomic.Bool  // the last call took long
-	looks  atomic.Int32 // see Look
-	hooked bool         // prefetches, a denial cache or an Observer are configured: else no call runs code for them
+	unclaimed atomic.Bool  // calls have no Claim
+	slow      atomic.Bool  // the last call took long
+	looks     atomic.Int32 // see Look
+	hooked    bool         // prefetches, a denial cache or an Observer are configured: else no call runs code for them
 
 	// Each Engine has pools of its own: a channel of one synctest bubble must not be used in
 	// another.
@@ -89,7 +86,7 @@ type Settings struct {
 // New returns an Engine. It sends nothing.
 func New(s Settings) *Engine {
 	g := &Engine{redis: s.Redis, now: s.Now, ownClock: s.Now != nil && !s.ServerTime, prefetch: s.Prefetch,
-		began: time.Now(), observer: newObserver(s.Observer)}
+		observer: newObserver(s.Observer)}
 	switch {
 	case s.ServerTime:
 		g.now = nil
@@ -98,16 +95,13 @@ func New(s Settings) *Engine {
 	}
 	g.Nodes = redisx.NewNodes(s.Redis)
 	g.requests.New = func() any { return new(Request) }
-	g.batches.New = func() any { return &Batch{Full: g.denials != nil} }
-	g.lone.New = func() any {
-		return &Batch{Requests: []*Request{new(Request)}, Full: g.denials != nil, done: make(chan struct{}, 1)}
-	}
-	g.registry.active.seed = maphash.MakeSeed()
+	g.batches.New = func() any { return new(Batch) }
+	g.lone.New = func() any { return &Batch{Requests: []*Request{new(Request)}, done: make(chan struct{}, 1)} }
 	if s.Denials > 0 {
-		g.denials = &denials{maxAge: s.Denials, seed: maphash.MakeSeed()}
+		g.denials = &denials{maxAge: s.Denials}
 	}
 	if s.Denials > 0 || s.Prefetch > 0 {
-		g.changes = &changes{seed: maphash.MakeSeed()}
+		g.changes = new(changes)
 	}
 	if o := g.observer; o != nil && o.Places != nil {
 		g.Keeper.Changed = func(name string, change int) { o.Places(Places{Name: name, Change: change}) }

@@ -95,7 +95,7 @@ type knowledge struct {
 	Denied   int64    // the fewest permits that were denied, 0 for none
 
 	begins  time.Time     // the Forecast
-	sent    time.Time     // when the call was sent; zero if none was answered
+	Sent    time.Time     // when the call was sent; zero if none was answered
 	dated   time.Time     // the same by the limiter's clock, as precise as in the arguments
 	version uint64        // of the keys then: see changes
 	took    time.Duration // of a queue's calls

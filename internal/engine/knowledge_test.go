@@ -10,7 +10,7 @@ import (
 
 // reported is what a reply of now reported.
 func reported(f Forecast) knowledge {
-	return knowledge{Forecast: f, begins: time.Now(), sent: time.Now()}
+	return knowledge{Forecast: f, begins: time.Now(), Sent: time.Now()}
 }
 
 func TestKnowledge_Deadlines_MissedOnesAreFound(t *testing.T) {

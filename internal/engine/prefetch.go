@@ -271,13 +271,13 @@ func (h *prefetchSet) store(b *Batch) {
 	switch {
 	case b.err != nil || b.Forecast == nil:
 		h.free -= b.Granted
-	case b.sent.After(h.newest.came):
+	case b.Sent.After(h.newest.came):
 		h.free = b.Forecast.Free()
 	default: // Redis may have computed it before the newest prefetch
 		h.free = min(h.free, b.Forecast.Free())
 	}
 	for _, r := range b.Requests {
-		r.sent = b.sent
+		r.sent = b.Sent
 	}
 	if b.Prefetch.Span == 0 {
 		h.beside += b.Granted
@@ -295,12 +295,12 @@ func (h *prefetchSet) add(b *Batch, fetch *transfer) (refunded bool) {
 		return false
 	}
 	now := time.Now()
-	h.roundTrip = now.Sub(b.sent)
+	h.roundTrip = now.Sub(b.Sent)
 	if b.Prefetch.Granted == 0 {
 		return false
 	}
 	// The permits of callers that have left belong to the same grant.
-	s := activePrefetch{Prefetch: b.Prefetch, unused: b.Prefetch.Granted + b.LostPermits, sent: b.sent}
+	s := activePrefetch{Prefetch: b.Prefetch, unused: b.Prefetch.Granted + b.LostPermits, sent: b.Sent}
 	s.came = now
 	clear(b.Lost)
 	b.Lost = b.Lost[:0]

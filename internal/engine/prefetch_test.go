@@ -23,7 +23,7 @@ func prefetched(prefetches ...activePrefetch) (*Limiter, *entry) {
 }
 
 // sentNow is the outcome of a call that is sent now.
-func sentNow() Outcome { return Outcome{knowledge: knowledge{sent: time.Now()}} }
+func sentNow() Outcome { return Outcome{knowledge: knowledge{Sent: time.Now()}} }
 
 // TestPrefetch_TimerIsLate_IsNotUsed: a process that was stopped runs its callers first. The clock
 // stands still, and the prefetch ends at this moment or one nanosecond later.
@@ -291,9 +291,9 @@ func TestPrefetch_RepliesOutOfOrder_CountOnce(t *testing.T) {
 		h := e.prefetches
 		h.fetch = h.transfers.begin(h.keys)
 		older, prefetch := new(Batch), new(Batch)
-		older.sent = time.Now()
+		older.Sent = time.Now()
 		time.Sleep(time.Millisecond)
-		prefetch.sent = time.Now()
+		prefetch.Sent = time.Now()
 		time.Sleep(time.Millisecond)
 		prefetch.Prefetch = Prefetch{Span: time.Hour, Lasts: time.Hour, Granted: 400, Limit: 1000, Free: 500}
 		older.Forecast, prefetch.Forecast = &view{free: 900}, &view{free: 500}

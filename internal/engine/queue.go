@@ -52,6 +52,12 @@ type queue struct {
 	slow      time.Duration // of the calls of a Client for which permits were held
 }
 
+// queueID identifies a queue among those of all Clients.
+type queueID struct {
+	engine *Engine
+	id     string
+}
+
 // claimAgain is how long a Client whose waiters were the only ones asks without a Claim.
 const claimAgain = 250 * time.Millisecond
 
@@ -92,7 +98,7 @@ func (q *queue) askBy(w *waiter, ahead int64, now time.Time) bool {
 	due := now
 	missed := q.missedBy(w.Permits, ahead, w.deadline, now) > 0 &&
 		q.Forecast.Earliest(ahead, w.Permits) > 0 // else it is late only by the time of a call
-	if !q.sent.IsZero() && !q.isAbove(w.Permits) && !missed {
+	if !q.Sent.IsZero() && !q.isAbove(w.Permits) && !missed {
 		if due = q.begins.Add(freshEnough + q.lag); !w.deadline.IsZero() && !q.polls(q.waiters.first.Permits, now) {
 			// Early enough for a reply before the deadline.
 			due = earliest(due, now.Add(w.deadline.Sub(now)/2))
@@ -137,7 +143,7 @@ const AskAgain = 5 * time.Second
 
 // next returns when to send the next call, and records when the first waiter could be served.
 func (q *queue) next() time.Time {
-	if q.sent.IsZero() || q.stale {
+	if q.Sent.IsZero() || q.stale {
 		return time.Time{}
 	}
 	at := q.servable(q.waiters.first.Permits, q.waiters.first.deadline)
@@ -197,11 +203,11 @@ func (c *callTime) add(took time.Duration) {
 // callTook returns the time of the call whose reply has arrived. A timer and a lag before it count too, but
 // never more than shortestCall.
 func (q *queue) callTook(now time.Time) time.Duration {
-	took, due := now.Sub(q.batch.sent), q.due
+	took, due := now.Sub(q.batch.Sent), q.due
 	if due.Before(q.repliedAt) {
 		due = q.repliedAt
 	}
-	return took + min(shortestCall, max(0, q.batch.sent.Sub(due)))
+	return took + min(shortestCall, max(0, q.batch.Sent.Sub(due)))
 }
 
 // fillBatch makes a batch of the first waiters: as many as can be served at once, after a call of that
@@ -217,7 +223,7 @@ func (q *queue) fillBatch(call time.Duration, claims bool, now time.Time) {
 	}
 	by := now.Sub(q.begins) + call
 	var sum, servable int64
-	last := !q.sent.IsZero() && !q.stale && // only the first
+	last := !q.Sent.IsZero() && !q.stale && // only the first
 		q.servable(q.waiters.first.Permits, q.waiters.first.deadline).After(now.Add(call))
 	for w := q.waiters.first; w != nil && len(b.Requests) < MaxRequests; w = w.next {
 		if len(b.Requests) > 0 && (last || w.Permits > MaxPermits-sum) {
@@ -249,7 +255,7 @@ func (q *queue) applyReply(times *callTime, now time.Time) (done []*waiter) {
 	lowered := q.Forecast != nil && b.isAbove(q.Forecast.Limit())
 	// Other Clients may have taken permits since the last check.
 	outdated := now.Sub(q.checked) >= checkEvery || b.callers.Load() <= MaxRequests
-	if b.err != nil || !q.sent.IsZero() && (lowered || outdated) {
+	if b.err != nil || !q.Sent.IsZero() && (lowered || outdated) {
 		q.checkedTo, q.checked = 0, now
 	}
 	for w := q.waiters.first; w != nil && w.arrival <= q.inCall; w = w.next {
@@ -264,7 +270,7 @@ func (q *queue) applyReply(times *callTime, now time.Time) (done []*waiter) {
 		return done
 	}
 	times.add(took)
-	q.knowledge, q.repliedFor, q.took = b.knowledge, q.calledFor, min(now.Sub(b.sent), times.get())
+	q.knowledge, q.repliedFor, q.took = b.knowledge, q.calledFor, min(now.Sub(b.Sent), times.get())
 	if b.Forecast != nil {
 		q.lag = b.Forecast.Lag(q.wanted)
 	}

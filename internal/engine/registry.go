@@ -7,6 +7,9 @@ import (
 	"sync/atomic"
 )
 
+// seed is that of all hashes of IDs and keys.
+var seed = maphash.MakeSeed()
+
 // registry holds the state of limiters: an entry for each ID that has shared calls in flight, waiters or
 // prefetches, and none for any other.
 type registry struct {
@@ -80,6 +83,18 @@ func (n *registry) unlockEntry(e *entry) {
 	e.mu.Unlock()
 }
 
+// activities counts the lone calls and the entries, by a hash of their IDs. crowdedBit is set beside that number
+// if the last shared call of a limiter had several callers, or was not its only call. Then callers
+// share calls at once.
+type activities [1 << 14]atomic.Int32
+
+const crowdedBit = 1 << 30
+
+// of returns the counter of an ID. Few others have the same.
+func (a *activities) of(id string) *atomic.Int32 {
+	return &a[maphash.String(seed, id)%uint64(len(a))]
+}
+
 // index maps keys to the entries of the limiters that depend on them.
 type index struct {
 	mu   sync.Mutex
@@ -136,10 +151,7 @@ func (x *index) of(key string) []*entry {
 
 // changes counts the changes of limiters by this Client, by a hash of their keys. Few keys share a counter: then a
 // change of one has Redis asked once more for the other. A nil *changes counts nothing.
-type changes struct {
-	seed   maphash.Seed
-	counts [1 << 14]keyChanges
-}
+type changes [1 << 14]keyChanges
 
 // keyChanges counts the changes of the keys with one hash.
 type keyChanges struct {
@@ -148,7 +160,7 @@ type keyChanges struct {
 }
 
 func (c *changes) of(key string) *keyChanges {
-	return &c.counts[maphash.String(c.seed, key)%uint64(len(c.counts))]
+	return &c[maphash.String(seed, key)%uint64(len(c))]
 }
 
 // versionOf returns a number that grows with each change of these keys.

@@ -196,8 +196,8 @@ func (s *storm) requireNews(l *stormy, result Result, sent, changed int64) {
 // requireNothingLeft requires that all permits are accounted for, and that no state is left.
 func (s *storm) requireNothingLeft() {
 	assert.True(s, s.g.idle())
-	for i := range s.g.registry.active.counts {
-		assert.Zero(s, s.g.registry.active.counts[i].Load()&^crowdedBit)
+	for i := range s.g.registry.active {
+		assert.Zero(s, s.g.registry.active[i].Load()&^crowdedBit)
 	}
 	assert.Zero(s, size(&s.g.registry.index.keys))
 	assert.Empty(s, s.g.transfers.all())

@@ -19,37 +19,43 @@ import (
 // With Detail, the result has the numbers of the grant or of the denial, those of a denial as the last reply has
 // them. They are zero if Redis has not replied.
 func (l *Limiter) Wait(ctx context.Context, ask Ask, deadline time.Time, result *Result) (bool, error) {
+	until := ctx
+	if !deadline.IsZero() {
+		var stop context.CancelFunc
+		until, stop = context.WithDeadlineCause(ctx, deadline, errTimeout)
+		defer stop()
+	}
 	if l.Engine.hooked {
-		return l.waitHooked(ctx, ask, deadline, result)
+		return l.waitHooked(ctx, until, ask, result)
 	}
-	_, err := l.wait(ctx, ask, deadline, result)
-	if err != nil {
-		return false, withoutDeadline(ctx, deadline, err)
-	}
-	return true, nil
+	_, err := l.wait(ctx, until, ask, result)
+	return err == nil, withoutTimeout(ctx, until, err)
 }
 
+// errTimeout is the cause of the end of a context that ends at the deadline of Wait.
+var errTimeout = errors.New("the deadline has passed")
+
 // waitHooked is Wait with prefetches, the denial cache and the report of the decision.
-func (l *Limiter) waitHooked(ctx context.Context, ask Ask, deadline time.Time, result *Result) (granted bool,
-	err error) {
+func (l *Limiter) waitHooked(ctx, until context.Context, ask Ask, result *Result) (granted bool, err error) {
 	observation, reported := l.Observe(ask.Permits), false
 	defer result.returnUnless(&reported)
 	if !l.fromPrefetch(ask, result) {
-		if err = l.denyUntil(ask, earlierDeadline(ctx, deadline), result); err == nil {
-			err = observation.wait(ctx, func() (bool, error) { return l.wait(ctx, ask, deadline, result) })
+		if err = l.denyUntil(until, ask, result); err == nil {
+			err = observation.wait(ctx, func() (bool, error) { return l.wait(ctx, until, ask, result) })
 		}
 	}
-	granted, err = err == nil, withoutDeadline(ctx, deadline, err)
+	granted, err = err == nil, withoutTimeout(ctx, until, err)
 	observation.Report(ctx, granted, result.From, err)
 	reported = true
 	return granted, err
 }
 
-// withoutDeadline returns nil if err reports that the deadline, and not the earlier one of ctx, cannot be
+// withoutTimeout returns nil if err reports that the deadline, and not an earlier one of ctx, cannot be
 // met. Otherwise it returns err.
-func withoutDeadline(ctx context.Context, deadline time.Time, err error) error {
+func withoutTimeout(ctx, until context.Context, err error) error {
 	var late *deadlineError
-	if !deadline.IsZero() && errors.As(err, &late) {
+	if until != ctx && errors.As(err, &late) {
+		deadline, _ := until.Deadline()
 		if end, ok := ctx.Deadline(); !ok || deadline.Before(end) {
 			return nil
 		}
@@ -57,44 +63,29 @@ func withoutDeadline(ctx context.Context, deadline time.Time, err error) error {
 	return err
 }
 
-// earlierDeadline returns the earlier of a deadline, of which the zero Time is none, and that of ctx.
-func earlierDeadline(ctx context.Context, deadline time.Time) time.Time {
-	if end, ok := ctx.Deadline(); ok && (deadline.IsZero() || end.Before(deadline)) {
-		return end
-	}
-	return deadline
-}
-
-// wait waits in the queue. It reports whether that was for permits, or for Redis alone. The error is
-// *deadlineError if the deadline or that of ctx cannot be met.
-func (l *Limiter) wait(ctx context.Context, ask Ask, deadline time.Time, result *Result) (forPermits bool,
-	err error) {
-	w := &waiter{Request: Request{Ask: ask}, done: make(chan struct{}, 1), deadline: earlierDeadline(ctx, deadline),
-		since: time.Now()}
-	var expired <-chan time.Time
-	if !deadline.IsZero() {
-		expired = time.After(time.Until(deadline))
-	}
+// wait waits in the queue until a context ends, which is ctx or ends before it. It reports whether that was for permits,
+// or for Redis alone. The error is *deadlineError if the deadline of the context cannot be met.
+func (l *Limiter) wait(ctx, until context.Context, ask Ask, result *Result) (forPermits bool, err error) {
+	w := &waiter{Request: Request{Ask: ask}, done: make(chan struct{}, 1), since: time.Now()}
+	w.deadline, _ = until.Deadline()
 	e := l.enqueue(w)
-	for {
-		select {
-		case <-w.done:
-			return w.forPermits, l.takeResult(ctx, &w.Request, result)
-		case <-ctx.Done():
-			if left, _ := withdraw(e, w, result); left {
-				return w.forPermits, ctx.Err()
-			}
-		case <-expired:
-			switch left, denied := withdraw(e, w, result); {
-			case denied:
-				return w.forPermits, &deadlineError{permits: w.Permits, name: l.Name}
-			case left:
-				return w.forPermits, fmt.Errorf("rratelimiter: limiter %q: Redis has not answered before the timeout: %w",
-					l.Name, context.DeadlineExceeded)
-			}
-			expired = nil
+	select {
+	case <-w.done:
+	case <-until.Done():
+		left, denied := withdraw(e, w, result)
+		switch timedOut := context.Cause(until) == errTimeout; { //nolint:errorlint // it is no error of another context
+		case !left:
+			<-w.done
+		case !timedOut:
+			return w.forPermits, until.Err()
+		case denied:
+			return w.forPermits, &deadlineError{permits: w.Permits, name: l.Name}
+		default:
+			return w.forPermits, fmt.Errorf("rratelimiter: limiter %q: Redis has not answered before the timeout: %w",
+				l.Name, context.DeadlineExceeded)
 		}
 	}
+	return w.forPermits, l.takeResult(ctx, &w.Request, result)
 }
 
 // enqueue adds a waiter to the end of the queue, and starts the queue if it is the first.
@@ -107,8 +98,8 @@ func (l *Limiter) enqueue(w *waiter) *entry {
 	}
 	if e.queue == nil {
 		q := &queue{woken: make(chan struct{}, 1), repliedAt: time.Now(),
-			id: strconv.FormatUint(maphash.String(g.registry.active.seed, l.ID), 36)}
-		q.batch.Ordered, q.batch.Full = true, g.denials != nil
+			id: strconv.FormatUint(maphash.Comparable(seed, queueID{g, l.ID}), 36)}
+		q.batch.Ordered = true
 		e.queue = q
 		g.registry.index.add(e, l.DependsOn)
 		go l.serve(e, q)
@@ -172,7 +163,7 @@ func (l *Limiter) serve(e *entry, q *queue) {
 			}
 			continue
 		}
-		q.fillBatch(g.callTime.get(), now.Sub(g.began) >= time.Duration(g.unclaimed.Load()), now)
+		q.fillBatch(g.callTime.get(), !g.unclaimed.Load(), now)
 		if e.prefetches != nil {
 			e.prefetches.plan(&q.batch)
 		}
