@@ -20,14 +20,10 @@ const (
 // prefetchSet holds the prefetches of a limiter and the demand, which decides how large the next prefetch is.
 // Its entry guards it.
 type prefetchSet struct {
-	keys           []string // that the limiter depends on
-	changes        *changes
-	transfers      *transfers
-	span           time.Duration    // for which permits are prefetched at most
+	limiter        *Limiter
 	prefetches     []activePrefetch // the oldest first
 	newest         activePrefetch   // that arrived, also once it is used up: decisions report its numbers
 	free           int64            // permits that are free in Redis, by the last reply, less those granted since
-	taken          int64            // permits that calls were granted since the newest prefetch
 	beside         int64            // permits that other calls were granted while the call in flight asks for a prefetch
 	demanded       int64            // permits requested since spanBegan
 	demandedBefore int64            // permits requested in the span before that
@@ -37,6 +33,11 @@ type prefetchSet struct {
 	revokes        uint64        // so far: a prefetch that was asked for before one is not used after it
 	timer          *time.Timer
 }
+
+// span returns for how long permits are prefetched at most.
+func (h *prefetchSet) span() time.Duration { return h.limiter.Engine.prefetch }
+
+func (h *prefetchSet) transfers() *transfers { return &h.limiter.Engine.transfers }
 
 // activePrefetch is a prefetch that serves callers.
 type activePrefetch struct {
@@ -53,11 +54,10 @@ func (s *activePrefetch) expired(now time.Time) bool { return s.remains(now) <= 
 func (l *Limiter) countDemand(e *entry, permits int64) {
 	now := time.Now()
 	if e.prefetches == nil {
-		g := l.Engine
-		h := &prefetchSet{keys: l.DependsOn, changes: g.changes, transfers: &g.transfers, span: g.prefetch, spanBegan: now}
-		h.timer = time.AfterFunc(g.prefetch, func() { l.expire(e, h) })
+		h := &prefetchSet{limiter: l, spanBegan: now}
+		h.timer = time.AfterFunc(l.Engine.prefetch, func() { l.expire(e, h) })
 		e.prefetches = h
-		g.registry.index.add(e, l.DependsOn)
+		l.Engine.registry.index.add(e, l.DependsOn)
 	}
 	e.prefetches.countDemand(now, permits)
 }
@@ -70,17 +70,14 @@ func (l *Limiter) expire(e *entry, h *prefetchSet) {
 		return
 	}
 	now := time.Now()
-	kept := h.prefetches[:0]
-	for i := range h.prefetches {
-		if s := h.prefetches[i]; !s.expired(now) && s.unused > 0 {
-			kept = append(kept, s)
-		} else {
+	h.prefetches = slices.DeleteFunc(h.prefetches, func(s activePrefetch) bool {
+		over := s.unused == 0 || s.expired(now)
+		if over {
 			h.returnUnused(&s, nil)
 		}
-	}
-	clear(h.prefetches[len(kept):])
-	h.prefetches = kept
-	if len(kept) > 0 || h.fetch != nil || h.demand(now) > 0 {
+		return over
+	})
+	if len(h.prefetches) > 0 || h.fetch != nil || h.demand(now) > 0 {
 		h.timer.Reset(h.next(now))
 	} else {
 		e.prefetches = nil
@@ -184,7 +181,7 @@ func (h *prefetchSet) grantUpTo(result *Result, most int64) {
 func (h *prefetchSet) parts(now time.Time) []Answer {
 	parts, left := slices.Clone(h.newest.Parts), h.unused(now)
 	for i := range parts {
-		parts[i].Remaining = min(max(0, parts[i].Remaining-h.taken)+left, max(parts[i].Remaining, parts[i].Limit))
+		parts[i].Remaining = min(max(0, parts[i].Remaining+h.free-h.newest.Free)+left, max(parts[i].Remaining, parts[i].Limit))
 		parts[i].ResetAfter -= now.Sub(h.newest.sent)
 	}
 	return parts
@@ -202,8 +199,7 @@ func (h *prefetchSet) unused(now time.Time) (left int64) {
 
 // countDemand counts the permits that callers ask for.
 func (h *prefetchSet) countDemand(now time.Time, permits int64) {
-	span := h.span
-	if since := now.Sub(h.spanBegan); since >= span {
+	if since, span := now.Sub(h.spanBegan), h.span(); since >= span {
 		h.demandedBefore = h.demanded
 		if since >= 2*span {
 			h.demandedBefore = 0
@@ -215,15 +211,11 @@ func (h *prefetchSet) countDemand(now time.Time, permits int64) {
 
 // demand estimates how many permits callers asked for in the span before now.
 func (h *prefetchSet) demand(now time.Time) int64 {
-	span := h.span
-	since := now.Sub(h.spanBegan)
-	if since >= 2*span {
-		return 0
-	}
+	before, latest, since, span := h.demandedBefore, h.demanded, now.Sub(h.spanBegan), h.span()
 	if since >= span {
-		return int64(float64(h.demanded) * float64(2*span-since) / float64(span))
+		before, latest, since = latest, 0, since-span
 	}
-	return h.demanded + int64(float64(h.demandedBefore)*float64(span-since)/float64(span))
+	return latest + int64(float64(before)*float64(max(0, span-since))/float64(span))
 }
 
 // runsOut reports whether the newest prefetch will be used up, or expired, by the time that the next
@@ -236,17 +228,13 @@ func (h *prefetchSet) runsOut(s *activePrefetch, now time.Time, remains time.Dur
 	if remains <= ahead {
 		return true
 	}
-	left := float64(s.unused) * float64(h.span)
-	if left > float64(h.demanded+h.demandedBefore)*float64(ahead) {
-		return false // an upper bound of the demand, which is cheaper
-	}
-	return left <= float64(h.demand(now))*float64(ahead)
+	return float64(s.unused)*float64(h.span()) <= float64(h.demand(now))*float64(ahead)
 }
 
 // plan sets the prefetch that a batch asks for besides the permits of its requests. It drops prefetches that are used
 // up. The entry is locked.
 func (h *prefetchSet) plan(b *Batch) {
-	if h.fetch != nil || h.changes.areInFlight(h.keys) {
+	if h.fetch != nil || h.limiter.Engine.changes.areInFlight(h.limiter.DependsOn) {
 		return
 	}
 	if h.prefetches = slices.DeleteFunc(h.prefetches,
@@ -260,14 +248,13 @@ func (h *prefetchSet) plan(b *Batch) {
 	if permits < leastPrefetch {
 		return
 	}
-	b.Prefetch.Permits, b.Prefetch.Span, b.revokes = permits, h.span, h.revokes
-	h.fetch, h.beside = h.transfers.begin(h.keys), 0
+	b.Prefetch.Permits, b.Prefetch.Span, b.revokes = permits, h.span(), h.revokes
+	h.fetch, h.beside = h.transfers().begin(h.limiter.DependsOn), 0
 }
 
 // store counts the permits of a call, and stores its prefetch if it asked for one, or refunds it if it must not be
 // used.
 func (h *prefetchSet) store(b *Batch) {
-	h.taken += b.Granted
 	switch {
 	case b.err != nil || b.Forecast == nil:
 		h.free -= b.Granted
@@ -285,7 +272,7 @@ func (h *prefetchSet) store(b *Batch) {
 	}
 	fetch := h.fetch
 	if h.fetch = nil; !h.add(b, fetch) {
-		h.transfers.end(fetch, b.err)
+		h.transfers().end(fetch, b.err)
 	}
 }
 
@@ -309,14 +296,14 @@ func (h *prefetchSet) add(b *Batch, fetch *transfer) (refunded bool) {
 		return true
 	}
 	// Redis may have granted those of calls beside it after the prefetch.
-	h.prefetches, h.newest, h.free, h.taken = append(h.prefetches, s), s, s.Free-h.beside, h.beside
+	h.prefetches, h.newest, h.free = append(h.prefetches, s), s, s.Free-h.beside
 	h.timer.Reset(h.next(now))
 	return false
 }
 
 // next returns the time until a prefetch expires.
 func (h *prefetchSet) next(now time.Time) time.Duration {
-	next := h.span
+	next := h.span()
 	for i := range h.prefetches {
 		next = min(next, h.prefetches[i].remains(now))
 	}
@@ -389,11 +376,11 @@ func (h *prefetchSet) returnUnused(s *activePrefetch, t *transfer) *transfer {
 		return nil
 	}
 	if t == nil {
-		t = h.transfers.begin(h.keys)
+		t = h.transfers().begin(h.limiter.DependsOn)
 	}
 	go func() {
 		err := redisx.ErrNoReply // until it returns
-		defer func() { h.transfers.end(t, err) }()
+		defer func() { h.transfers().end(t, err) }()
 		err = refund(Unattended(context.Background()), permits)
 	}()
 	return t

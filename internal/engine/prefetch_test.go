@@ -57,7 +57,7 @@ func TestPrefetch_SeveralPrefetches_NumbersAreOfTheNewest(t *testing.T) {
 				now.Add(-time.Second)},
 		)
 		h := e.prefetches
-		h.newest, h.free, h.taken, h.fetch = h.prefetches[1], 848, 2, new(transfer)
+		h.newest, h.free, h.fetch = h.prefetches[1], 848, new(transfer)
 		var answer Result
 		require.True(t, l.fromPrefetch(Ask{Permits: 3, Detail: true}, &answer))
 		assert.Equal(t, Answer{Allowed: true, Limit: 1000, Remaining: 848 + 17 + 50, ResetAfter: 59 * time.Second},
@@ -72,7 +72,7 @@ func TestPrefetch_SeveralPrefetches_NumbersAreOfTheNewest(t *testing.T) {
 
 // TestPrefetch_Demand_IsThatOfTheLastSpan: as far as two counts show.
 func TestPrefetch_Demand_IsThatOfTheLastSpan(t *testing.T) {
-	const span = 10 * time.Millisecond
+	l := named(New(Settings{Prefetch: 10 * time.Millisecond}), "name")
 	now := time.Now()
 	for _, test := range []struct {
 		turned, later time.Duration // before and after now, when 100 more were requested
@@ -85,7 +85,7 @@ func TestPrefetch_Demand_IsThatOfTheLastSpan(t *testing.T) {
 		{15 * time.Millisecond, 20 * time.Millisecond, 0},
 		{25 * time.Millisecond, 0, 100},
 	} {
-		h := &prefetchSet{span: span, demanded: 300, spanBegan: now.Add(-test.turned)}
+		h := &prefetchSet{limiter: l, demanded: 300, spanBegan: now.Add(-test.turned)}
 		h.countDemand(now, 100)
 		assert.Equal(t, test.demand, h.demand(now.Add(test.later)), "%+v", test)
 	}
@@ -93,6 +93,7 @@ func TestPrefetch_Demand_IsThatOfTheLastSpan(t *testing.T) {
 
 func TestPrefetch_RunsOut_NextIsFetchedBefore(t *testing.T) {
 	const span = 100 * time.Millisecond
+	l := named(New(Settings{Prefetch: span}), "name")
 	now := time.Now()
 	for _, test := range []struct {
 		left  int64
@@ -106,7 +107,7 @@ func TestPrefetch_RunsOut_NextIsFetchedBefore(t *testing.T) {
 		{left: 500, old: 98 * time.Millisecond, out: true},
 		{left: 1, fetch: new(transfer)},
 	} {
-		h := &prefetchSet{span: span, demanded: 1000, spanBegan: now, roundTrip: time.Millisecond, fetch: test.fetch}
+		h := &prefetchSet{limiter: l, demanded: 1000, spanBegan: now, roundTrip: time.Millisecond, fetch: test.fetch}
 		s := &activePrefetch{Prefetch{Lasts: span}, test.left, now.Add(-test.old)}
 		assert.Equal(t, test.out, h.runsOut(s, now, s.remains(now)), "%+v", test)
 	}
@@ -165,7 +166,7 @@ func TestPrefetch_CannotBeUsed_IsReturned(t *testing.T) {
 func TestPrefetch_ArrivesWhileCallersWait_ServesThemFirst(t *testing.T) {
 	l, e := prefetched()
 	h := e.prefetches
-	h.fetch = h.transfers.begin(h.keys)
+	h.fetch = h.transfers().begin(h.limiter.DependsOn)
 	waiting := &waiter{Request: Request{Ask: Ask{Permits: 1}}, done: make(chan struct{}, 1)}
 	q := &queue{woken: make(chan struct{}, 1)}
 	q.waiters.push(waiting)
@@ -252,7 +253,7 @@ func TestChange_PrefetchInTransit_WaitsForIt(t *testing.T) {
 func TestChange_PrefetchCannotBeReturned_GoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := named(New(Settings{Prefetch: time.Hour}), "a")
-		h := &prefetchSet{keys: l.DependsOn, transfers: &l.Engine.transfers}
+		h := &prefetchSet{limiter: l}
 		h.returnUnused(&activePrefetch{unused: 5, Prefetch: Prefetch{Refund: func(context.Context, int64) error {
 			time.Sleep(time.Minute)
 			return nil
@@ -289,7 +290,7 @@ func TestPrefetch_RepliesOutOfOrder_CountOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, e := prefetched()
 		h := e.prefetches
-		h.fetch = h.transfers.begin(h.keys)
+		h.fetch = h.transfers().begin(h.limiter.DependsOn)
 		older, prefetch := new(Batch), new(Batch)
 		older.Sent = time.Now()
 		time.Sleep(time.Millisecond)
