@@ -17,7 +17,7 @@ import (
 func TestBatch_Requests_AreBounded(t *testing.T) {
 	g, n := freshNames()
 	l := named(g, "a")
-	e := n.lockEntry(l)
+	e := n.lockEntry(l.ID)
 	e.dispatching = true
 	collect := func(wants ...int64) (made []*Request) {
 		for _, permits := range wants {

@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
@@ -305,46 +304,6 @@ func (h *prefetchSet) next(now time.Time) time.Duration {
 		next = min(next, h.prefetches[i].remains(now))
 	}
 	return max(next, 0)
-}
-
-// transfer is a prefetch that is being fetched or refunded. Flush waits for it, and a change of its
-// limiter.
-type transfer struct {
-	keys []string      // that the limiter depends on
-	done chan struct{} // closed once the prefetch is stored or refunded, or there was none
-	err  error         // set before done is closed
-}
-
-// transfers is a set of transfers.
-type transfers struct{ sync.Map }
-
-func (s *transfers) begin(keys []string) *transfer {
-	t := &transfer{keys: keys, done: make(chan struct{})}
-	s.Store(t, nil)
-	return t
-}
-
-func (s *transfers) end(t *transfer, err error) {
-	t.err = err
-	s.Delete(t)
-	close(t.done)
-}
-
-// of returns the transfers of limiters that depend on one of these keys.
-func (s *transfers) of(keys []string) (all []*transfer) {
-	for _, t := range s.all() {
-		if slices.ContainsFunc(t.keys, func(key string) bool { return slices.Contains(keys, key) }) {
-			all = append(all, t)
-		}
-	}
-	return all
-}
-
-func (s *transfers) all() (all []*transfer) {
-	for t := range s.Range {
-		all = append(all, t.(*transfer)) //nolint:errcheck,forcetypeassert // nothing else is there
-	}
-	return all
 }
 
 // longTransfer is how long others wait for a prefetch in transit: about as long as a call whose slot

@@ -15,7 +15,7 @@ import (
 func prefetched(prefetches ...activePrefetch) (*Limiter, *entry) {
 	l := named(New(Settings{Prefetch: time.Hour}), "name")
 	l.Prefetches = true
-	e := l.Engine.registry.lockEntry(l)
+	e := l.Engine.registry.lockEntry(l.ID)
 	defer e.mu.Unlock()
 	l.countDemand(e, 0)
 	e.prefetches.prefetches = prefetches

@@ -52,12 +52,6 @@ type queue struct {
 	slow      time.Duration // of the calls of a Client for which permits were held
 }
 
-// queueID identifies a queue among those of all Clients.
-type queueID struct {
-	engine *Engine
-	id     string
-}
-
 // claimAgain is how long a Client whose waiters were the only ones asks without a Claim.
 const claimAgain = 250 * time.Millisecond
 

@@ -36,14 +36,14 @@ type entry struct {
 
 // lockEntry returns the entry of a limiter, locked. It is to be unlocked with unlockEntry, unless it has a
 // batch or a queue by then.
-func (n *registry) lockEntry(l *Limiter) *entry {
+func (n *registry) lockEntry(id string) *entry {
 	for {
-		if e := n.lockExisting(l.ID); e != nil {
+		if e := n.lockExisting(id); e != nil {
 			return e
 		}
-		e := &entry{id: l.ID, activity: n.active.of(l.ID)}
+		e := &entry{id: id, activity: n.active.of(id)}
 		e.mu.Lock()
-		if _, found := n.entries.LoadOrStore(l.ID, e); !found {
+		if _, found := n.entries.LoadOrStore(id, e); !found {
 			e.activity.Add(1)
 			return e
 		}
@@ -147,6 +147,46 @@ func (x *index) of(key string) []*entry {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return slices.Clone(x.get(key))
+}
+
+// transfer is a prefetch that is being fetched or refunded. Flush waits for it, and a change of its
+// limiter.
+type transfer struct {
+	keys []string      // that the limiter depends on
+	done chan struct{} // closed once the prefetch is stored or refunded, or there was none
+	err  error         // set before done is closed
+}
+
+// transfers is a set of transfers.
+type transfers struct{ sync.Map }
+
+func (s *transfers) begin(keys []string) *transfer {
+	t := &transfer{keys: keys, done: make(chan struct{})}
+	s.Store(t, nil)
+	return t
+}
+
+func (s *transfers) end(t *transfer, err error) {
+	t.err = err
+	s.Delete(t)
+	close(t.done)
+}
+
+// of returns the transfers of limiters that depend on one of these keys.
+func (s *transfers) of(keys []string) (all []*transfer) {
+	for _, t := range s.all() {
+		if slices.ContainsFunc(t.keys, func(key string) bool { return slices.Contains(keys, key) }) {
+			all = append(all, t)
+		}
+	}
+	return all
+}
+
+func (s *transfers) all() (all []*transfer) {
+	for t := range s.Range {
+		all = append(all, t.(*transfer)) //nolint:errcheck,forcetypeassert // nothing else is there
+	}
+	return all
 }
 
 // changes counts the changes of limiters by this Client, by a hash of their keys. Few keys share a counter: then a

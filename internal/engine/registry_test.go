@@ -29,7 +29,7 @@ func TestRegistry_PeakOfNamesOver_FreesItsMemory(t *testing.T) {
 			names := func(from int, change func(e *entry, l *Limiter)) {
 				for i := from; i < peak; i++ {
 					l := named(g, fmt.Sprint("user:", i))
-					e := n.lockEntry(l)
+					e := n.lockEntry(l.ID)
 					change(e, l)
 					n.unlockEntry(e)
 				}
@@ -57,10 +57,10 @@ func named(g *Engine, name string) *Limiter {
 // and waits for its lock while it is removed.
 func TestRegistry_EntryRemovedBeforeACallerLocksIt_CallerGetsAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, n := freshNames()
-		for _, get := range []func() *entry{func() *entry { return n.lockEntry(named(g, "a")) },
+		n := new(registry)
+		for _, get := range []func() *entry{func() *entry { return n.lockEntry("a") },
 			func() *entry { return n.lockExisting("a") }} {
-			e := n.lockEntry(named(g, "a"))
+			e := n.lockEntry("a")
 			got := make(chan *entry, 1)
 			go func() { got <- get() }()
 			for range 100 {

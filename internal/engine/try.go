@@ -189,7 +189,7 @@ func (l *Limiter) callShared(ctx context.Context, ask Ask, result *Result) error
 	r := g.requests.Get().(*Request) //nolint:errcheck,forcetypeassert // nothing else is there
 	r.Ask = ask
 	r.state.Store(queued)
-	e := g.registry.lockEntry(l)
+	e := g.registry.lockEntry(l.ID)
 	if g.hooked && l.prefetches() {
 		l.countDemand(e, r.Permits)
 		// A denial then reports the free permits, which together with the prefetched ones may be enough.

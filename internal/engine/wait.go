@@ -91,14 +91,14 @@ func (l *Limiter) wait(ctx, until context.Context, ask Ask, result *Result) (for
 // enqueue adds a waiter to the end of the queue, and starts the queue if it is the first.
 func (l *Limiter) enqueue(w *waiter) *entry {
 	g := l.Engine
-	e := g.registry.lockEntry(l)
+	e := g.registry.lockEntry(l.ID)
 	defer e.mu.Unlock()
 	if g.hooked && l.prefetches() {
 		l.countDemand(e, w.Permits)
 	}
 	if e.queue == nil {
 		q := &queue{woken: make(chan struct{}, 1), repliedAt: time.Now(),
-			id: strconv.FormatUint(maphash.Comparable(seed, queueID{g, l.ID}), 36)}
+			id: strconv.FormatUint(maphash.Comparable(seed, [...]any{g, l.ID}), 36)}
 		q.batch.Ordered = true
 		e.queue = q
 		g.registry.index.add(e, l.DependsOn)
