@@ -3,56 +3,41 @@ package rratelimiter
 import (
 	"strconv"
 	"sync"
+	"sync/atomic"
 )
 
 // hint is what a Client remembers of a limiter between calls.
 type hint struct {
-	rate     rateHint
+	rate     atomic.Pointer[seenRate] // never nil
 	recounts schedule
 	turns    turns
 }
 
-// rateHint is the rate that Redis last reported. It makes calls cheaper, and no answer depends on it:
+// seenRate is the rate that Redis last reported. It makes calls cheaper, and no answer depends on it:
 // the script verifies it.
-type rateHint struct {
-	mu        sync.Mutex
-	perClient bool
+type seenRate struct {
+	text      string // rate and interval, as the script compares them; "" if no rate was seen
 	rate      int64
-	interval  int64  // milliseconds
-	text      string // rate and interval, as the script compares them
+	interval  int64 // milliseconds
+	perClient bool
 }
 
-// set keeps what a reply reported. It reports whether that is news.
-func (s *rateHint) set(rate, interval int64, perClient bool) (changed bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	changed = s.text == "" || rate != s.rate || interval != s.interval
-	if changed {
-		s.text = strconv.FormatInt(rate, 10) + " " + strconv.FormatInt(interval, 10)
+// setRate keeps what a reply reported. It reports whether that is news.
+func (h *hint) setRate(rate, interval int64, perClient bool) (changed bool) {
+	before := h.rate.Load()
+	changed = before.text == "" || rate != before.rate || interval != before.interval
+	if changed || perClient != before.perClient {
+		text := strconv.FormatInt(rate, 10) + " " + strconv.FormatInt(interval, 10)
+		h.rate.Store(&seenRate{text, rate, interval, perClient})
 	}
-	s.perClient, s.rate, s.interval = perClient, rate, interval
 	return changed
 }
 
-// get returns the text for the script, the rate, the interval in milliseconds, and whether the limiter is
-// PER_CLIENT; or "" if no rate was seen.
-func (s *rateHint) get() (text string, rate, interval int64, perClient bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text, s.rate, s.interval, s.perClient
-}
-
 // setPerClient records that a limiter is PER_CLIENT although it was last seen OVERALL.
-func (s *rateHint) setPerClient() {
-	s.mu.Lock()
-	s.perClient = true
-	s.mu.Unlock()
-}
-
-func (s *rateHint) isPerClient() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.perClient
+func (h *hint) setPerClient() {
+	seen := *h.rate.Load()
+	seen.perClient = true
+	h.rate.Store(&seen)
 }
 
 // hints are those of a Client: two generations of at most maxHints limiters each. A limiter that
@@ -75,6 +60,7 @@ func (s *hints) of(key string) *hint {
 	}
 	if h = s.earlier[key]; h == nil {
 		h = &hint{turns: turns{others: 0.5}} // another program may wait
+		h.rate.Store(new(seenRate))
 	}
 	if s.current == nil || len(s.current) >= maxHints {
 		s.current, s.earlier = make(map[string]*hint), s.current

@@ -166,7 +166,8 @@ func (f *fixture) hint() string {
 
 // run runs a script as it is.
 func (f *fixture) run(script *redisx.Script, l *Limiter, args ...string) (rueidis.RedisMessage, error) {
-	return l.protocol.client.engine.Eval(f.Context(), nil, redisx.Call{Script: script, Keys: l.protocol.keys[:], Args: args}, nil)
+	call := redisx.Call{Script: script, Keys: l.protocol.keys[:], Args: args}
+	return l.protocol.client.engine.Eval(f.Context(), nil, call, nil)
 }
 
 func (f *fixture) nowText() string { return strconv.FormatInt(time.Now().UnixMilli(), 10) }

@@ -84,7 +84,7 @@ func (s *schedule) hurry() {
 // count is due. If the call has recounted the value, none is.
 func (p *protocol) learn(text string, rate, interval int64, perClient, recounted bool) {
 	h := p.hint()
-	changed := h.rate.set(rate, interval, perClient)
+	changed := h.setRate(rate, interval, perClient)
 	switch {
 	case recounted:
 		pause, least := recountPauses(rate, interval)
@@ -135,9 +135,10 @@ const validArg = 1
 // and the least that it may be. With shared, it counts only if no count of another Client is enough. Clients with
 // PER_CLIENT state, or whose counts are cheap, count by themselves.
 func (p *protocol) recount(ctx context.Context, now string, shared bool) (pause, least time.Duration, err error) {
-	args, seen := []string{now}, &p.hint().rate
-	text, rate, interval, perClient := seen.get()
-	if pause, least = recountPauses(rate, interval); shared && text != "" && !perClient && pause < recountAlone*least {
+	args, h := []string{now}, p.hint()
+	seen := h.rate.Load()
+	pause, least = recountPauses(seen.rate, seen.interval)
+	if shared && seen.text != "" && !seen.perClient && pause < recountAlone*least {
 		args = append(args, strconv.FormatInt(pause.Milliseconds(), 10))
 	}
 	reply, err := p.pages(ctx, recountScript, args)
@@ -148,7 +149,7 @@ func (p *protocol) recount(ctx context.Context, now string, shared bool) (pause,
 	if !reply.Ended() {
 		return 0, 0, p.unexpected(&reply)
 	}
-	seen.set(rate, interval, seen.isPerClient())
+	h.setRate(rate, interval, h.rate.Load().perClient)
 	if left > 0 {
 		return max(left, recountAsk), recountAsk, nil
 	}

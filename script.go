@@ -110,7 +110,7 @@ func (p *protocol) pages(ctx context.Context, script *redisx.Script, args []stri
 		case err != nil:
 			return r, err
 		case code == replyNeedsKeys && !all:
-			p.hint().rate.setPerClient()
+			p.hint().setPerClient()
 			all = true
 		case code == replyAgain:
 			args = withCursor(args, r.Text())

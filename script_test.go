@@ -175,7 +175,7 @@ func TestAcquireScript_Prefetch_Replies(t *testing.T) {
 				batch.Requests = []*engine.Request{{Ask: engine.Ask{Permits: test.permits}}}
 			}
 			now := time.Now()
-			l.protocol.hint().rate.set(test.rate.Permits, test.rate.Interval.Milliseconds(), false)
+			l.protocol.hint().setRate(test.rate.Permits, test.rate.Interval.Milliseconds(), false)
 			l.protocol.Prepare(batch, now)
 			message, err := f.run(acquireScript, l, batch.Args...)
 			require.NoError(t, err)

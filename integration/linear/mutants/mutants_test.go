@@ -43,7 +43,7 @@ var defects = map[string]defect{
 		"TestLimiter_GoClients"},
 	"a prefetch is used 1 ms after its end": {"internal/engine/prefetch.go", "return s.Lasts - elapsed(",
 		"return s.Lasts + time.Millisecond - elapsed(", "TestPrefetched"},
-	"a reply is delivered twice": {"reply.go", answer, kept + answer + twice, "TestLimiter_GoClients"},
+	"a reply is delivered twice": {"protocol.go", answer, kept + answer + twice, "TestLimiter_GoClients"},
 }
 
 func TestHistories_DefectInTheLibrary_IsFound(t *testing.T) {
