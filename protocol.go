@@ -2,8 +2,10 @@ package rratelimiter
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"sync/atomic"
@@ -42,6 +44,14 @@ func (p *protocol) namedKeys(all bool) []string {
 // the server's clock.
 const timeArg = 0
 
+// timeText returns a time of engine.Now as an argument of a script.
+func timeText(now time.Time) string {
+	if now.IsZero() {
+		return ""
+	}
+	return strconv.FormatInt(now.UnixMilli(), 10)
+}
+
 // memberArg is the index of the member of a grant: ARGV[2] of the acquire script.
 const memberArg = 1
 
@@ -57,7 +67,7 @@ const (
 func (p *protocol) Prepare(b *engine.Batch, now time.Time) {
 	total, detail := b.Wants()
 	prefetches := b.Prefetch.Span > 0
-	seen, at := p.hint().rate.Load(), p.client.engine.Millis(now)
+	seen, at := p.hint().rate.Load(), timeText(now)
 	switch b.Script, b.Keys = acquireScript, p.keys[:sharedKeys]; {
 	case seen.perClient: // see namedKeys
 		b.Keys = p.keys[:]
@@ -271,3 +281,46 @@ func millis(n int64) time.Duration {
 	const most = int64(1<<63-1) / int64(time.Millisecond)
 	return time.Duration(min(max(n, -most), most)) * time.Millisecond
 }
+
+// The format of a member of the permits set, as Redisson packs a grant. A byte has the length of the
+// random part. That part follows, then the permits in four bytes, little-endian.
+// internal/include/member.lua is the same in Lua.
+const (
+	randomLength = 16 // of the members that Go makes, and of Redisson's since 3.21
+	permitsBytes = 4
+)
+
+// prefetchMark is the beginning of the random part of a grant with prefetched permits. The scripts distinguish
+// a prefetch by it from a grant of a client whose clock is ahead.
+const prefetchMark = "LEAS"
+
+// newPrefetchID returns the first random bytes of the members of a Client's prefetches: the mark, and four
+// random bytes.
+func newPrefetchID() uint64 {
+	return uint64(rand.Uint32())<<32 | uint64(binary.LittleEndian.Uint32([]byte(prefetchMark)))
+}
+
+// prefetchIDBytes returns the Client's prefetch ID as members have it.
+func (c *Client) prefetchIDBytes() string {
+	return string(binary.LittleEndian.AppendUint64(nil, c.prefetchID))
+}
+
+// member returns the member of a new grant of n permits. A grant with prefetched permits has the Client's
+// prefetch ID in its first random bytes.
+func (c *Client) member(n int64, prefetches bool) string {
+	first := rand.Uint64()
+	if prefetches {
+		first = c.prefetchID
+	}
+	grant := append(make([]byte, 0, 1+randomLength), randomLength)
+	grant = binary.LittleEndian.AppendUint64(grant, first)
+	return memberOf(string(binary.LittleEndian.AppendUint64(grant, rand.Uint64())), n)
+}
+
+// memberOf returns the member of a grant with n permits.
+func memberOf(grant string, n int64) string {
+	return grant + string(binary.LittleEndian.AppendUint32(nil, uint32(n)))
+}
+
+// grantOf returns what two members of one grant share, if their permits differ.
+func grantOf(member string) string { return member[:len(member)-permitsBytes] }

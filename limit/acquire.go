@@ -41,7 +41,7 @@ func (p *protocol) Prepare(b *engine.Batch, now time.Time) {
 		b.Script, b.Keys = p.plan.waits, append(slices.Clip(p.keys), p.waiters())
 	}
 	total, detail := b.Wants()
-	detail = detail || p.plan.expires && p.plan.client.Engine.Look()
+	detail = detail || p.plan.expires && p.plan.client.Engine.Looks.Due()
 	b.Args = append(b.Args[:0], strconv.FormatInt(total, 10))
 	if timed := p.plan.timed || b.Claim.ID != ""; timed || p.plan.epochs {
 		b.Args = p.plan.fixed(timed, p.plan.epochs, b.Args, now)
@@ -88,8 +88,8 @@ func callOf(b *engine.Batch) call {
 // fixed appends the time and the epoch of a call, if its script reads them.
 func (p *plan) fixed(timed, epochs bool, args []string, now time.Time) []string {
 	at := make([]byte, 0, 32)
-	if timed {
-		at = p.client.Engine.AppendMicros(at, now)
+	if timed && !now.IsZero() { // else the server's clock is used
+		at = strconv.AppendInt(at, now.UnixMicro(), 10)
 	}
 	switch {
 	case !timed && !epochs:
@@ -124,7 +124,7 @@ const fullFor = engine.LongestCall
 func (p *protocol) Answer(b *engine.Batch, message rueidis.RedisMessage) (again bool, err error) {
 	if message.IsInt64() { // -1: none was granted
 		if p.plan.expires {
-			p.plan.client.Engine.CountDenial()
+			p.plan.client.Engine.Looks.Count()
 		}
 		return false, nil
 	}

@@ -18,8 +18,6 @@ type forecast interface {
 	Limit() int64 // of a Decision
 	Free() int64
 	Earliest(ahead, permits int64) time.Duration
-	Lag(wanted int64) time.Duration
-	Renew() time.Duration
 
 	// wait returns the time until so many permits are free. If known is false, the script did not
 	// report that far, and the time is a lower bound.
@@ -28,11 +26,11 @@ type forecast interface {
 	// reset returns the time until no permit is taken. It leaves out the last so many permits of the
 	// call, as a request before them saw it.
 	reset(later int64) time.Duration
-
-	// forWaiters returns the forecast for callers that wait, if a section "credit" grants them other
-	// permits than callers that do not; else nil.
-	forWaiters(share bool) forecast
 }
+
+// waitForecast is a forecast of which another one is for callers that wait: a section "credit" grants them other
+// permits than callers that do not.
+type waitForecast interface{ forWaiters(share bool) forecast }
 
 // usage is the permits of a policy, and how many of them are taken.
 type usage struct{ permits, taken int64 }
@@ -40,12 +38,6 @@ type usage struct{ permits, taken int64 }
 func (o usage) Limit() int64 { return o.permits }
 
 func (o usage) Free() int64 { return o.permits - o.taken }
-
-func (usage) Lag(int64) time.Duration { return 0 }
-
-func (usage) Renew() time.Duration { return engine.Never }
-
-func (usage) forWaiters(bool) forecast { return nil }
 
 // state is the forecasts of a limiter's policies after a call.
 type state struct {
@@ -79,8 +71,8 @@ func (s *state) add(m member, r *redisx.Reply) {
 // forWaiters makes the forecasts those of callers that wait, and reports whether they differ.
 func (s *state) forWaiters(share bool) (differ bool) {
 	for i, p := range s.policies {
-		if of := p.forWaiters(share); of != nil {
-			s.policies[i], differ = of, true
+		if of, ok := p.(waitForecast); ok {
+			s.policies[i], differ = of.forWaiters(share), true
 		}
 	}
 	return differ
@@ -169,7 +161,7 @@ func (s *state) fewest() forecast {
 // longestSpread bounds the time by which the waiters of a bucket ask later.
 const longestSpread = 5 * time.Millisecond
 
-// Lag returns the longest of the policies. The waiters of a bucket ask later at random: otherwise a clock
+// Lag returns the longest of the limiters of Redisson's layout. The waiters of a bucket ask later at random: otherwise a clock
 // that is a little ahead, or a shorter way to Redis, wins all permits. The bucket loses nothing by it:
 // the time is at most a fifth of that in which the permits of all waiters come free, and these count from
 // then on. See engine.Batch.
@@ -179,16 +171,20 @@ func (s *state) Lag(wanted int64) (lag time.Duration) {
 		lag = time.Duration(float64(most) * rand.Float64())
 	}
 	for _, p := range s.policies {
-		lag = max(lag, p.Lag(wanted))
+		if joined, ok := p.(redissonForecast); ok {
+			lag = max(lag, joined.Lag(wanted))
+		}
 	}
 	return max(lag, s.rank)
 }
 
-// Renew returns the earliest of the policies.
+// Renew returns the earliest of the limiters of Redisson's layout.
 func (s *state) Renew() time.Duration {
 	after := engine.Never
 	for _, p := range s.policies {
-		after = min(after, p.Renew())
+		if joined, ok := p.(redissonForecast); ok {
+			after = min(after, joined.Renew())
+		}
 	}
 	return after
 }

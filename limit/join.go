@@ -161,5 +161,3 @@ func (o redissonForecast) wait(permits int64) (time.Duration, bool) {
 }
 
 func (o redissonForecast) reset(int64) time.Duration { return o.resetIn }
-
-func (o redissonForecast) forWaiters(bool) forecast { return nil }

@@ -2,6 +2,8 @@ package engine
 
 import (
 	"cmp"
+	"hash/maphash"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -258,4 +260,74 @@ func (r *Request) finish(err error) (lost bool) {
 			return false
 		}
 	}
+}
+
+// seed is that of all hashes of IDs and keys.
+var seed = maphash.MakeSeed()
+
+// activities counts the lone calls and the entries, by a hash of their IDs. crowdedBit is set beside that number
+// if the last shared call of a limiter had several callers, or was not its only call. Then callers
+// share calls at once.
+type activities [1 << 14]atomic.Int32
+
+const crowdedBit = 1 << 30
+
+// of returns the counter of an ID. Few others have the same.
+func (a *activities) of(id string) *atomic.Int32 {
+	return &a[maphash.String(seed, id)%uint64(len(a))]
+}
+
+// Looks decides which calls look at the expiry of their key: one denial in 64 does.
+type Looks struct{ denials atomic.Int32 }
+
+const lookEvery = 64
+
+// Count counts a denial whose reply has no expiry.
+func (n *Looks) Count() { n.denials.Add(1) }
+
+// Due reports whether a call has to look at the expiry of its key.
+func (n *Looks) Due() bool {
+	denials := n.denials.Load()
+	return denials >= lookEvery-1 && n.denials.CompareAndSwap(denials, 0)
+}
+
+// A yield in a busy process lasts until all of its goroutines have run. If it brings no caller, the
+// process is busy with other work, and calls stop yielding for a while.
+const (
+	longestYield  = 5 * time.Millisecond // a yield that lasts longer shows that the process is busy
+	skippedYields = 1000                 // calls that do not yield then
+)
+
+// yields lets callers join a call that is about to be sent.
+type yields struct {
+	skips atomic.Int64 // calls that do not yield, since the process is busy
+}
+
+// collect yields as long as each yield brings callers, until there are enough.
+func (y *yields) collect(enough int, callers func() int) {
+	for before := 0; before < enough && y.yield(callers); {
+		now := callers()
+		if now == before {
+			return
+		}
+		before = now
+	}
+}
+
+// yield lets other goroutines run, and reports whether the process is not too busy for that. Whether others join the
+// call of a queue is not counted: callers is nil.
+func (y *yields) yield(callers func() int) bool {
+	if y.skips.Load() > 0 {
+		y.skips.Add(-1)
+		return false
+	}
+	start := time.Now()
+	runtime.Gosched()
+	if time.Since(start) <= longestYield {
+		return true
+	}
+	if callers == nil || callers() == 1 {
+		y.skips.Store(skippedYields)
+	}
+	return false
 }

@@ -30,8 +30,6 @@ package engine
 import (
 	"cmp"
 	"context"
-	"runtime"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -49,6 +47,7 @@ import (
 type Engine struct {
 	Nodes  *redisx.Nodes
 	Keeper hold.Keeper // of the permits that requests hold
+	Looks  Looks       // of the denials of all limiters
 
 	redis    rueidis.Client
 	now      func() time.Time // nil: the server's clock
@@ -63,10 +62,9 @@ type Engine struct {
 	changes   *changes  // nil without denials and prefetches
 	observer  *observer // nil without an Observer
 
-	unclaimed atomic.Bool  // calls have no Claim
-	slow      atomic.Bool  // the last call took long
-	looks     atomic.Int32 // see Look
-	hooked    bool         // prefetches, a denial cache or an Observer are configured: else no call runs code for them
+	unclaimed atomic.Bool // calls have no Claim
+	slow      atomic.Bool // the last call took long
+	hooked    bool        // prefetches, a denial cache or an Observer are configured: else no call runs code for them
 
 	// Each Engine has pools of its own: a channel of one synctest bubble must not be used in
 	// another.
@@ -126,35 +124,6 @@ func (g *Engine) Now() time.Time {
 	return g.now()
 }
 
-// lookEvery is how many denials pass between two that look at the expiry of their key.
-const lookEvery = 64
-
-// CountDenial counts a denial whose reply has no expiry.
-func (g *Engine) CountDenial() { g.looks.Add(1) }
-
-// Look reports whether a call has to look at the expiry of its key: one denial in 64 does.
-func (g *Engine) Look() bool {
-	n := g.looks.Load()
-	return n >= lookEvery-1 && g.looks.CompareAndSwap(n, 0)
-}
-
-// Millis returns a time of Now as an argument of a script: Unix milliseconds, or nothing for the
-// server's clock.
-func (g *Engine) Millis(now time.Time) string {
-	if g.now == nil {
-		return ""
-	}
-	return strconv.FormatInt(now.UnixMilli(), 10)
-}
-
-// AppendMicros is Millis in microseconds, appended.
-func (g *Engine) AppendMicros(to []byte, now time.Time) []byte {
-	if g.now == nil {
-		return to
-	}
-	return strconv.AppendInt(to, now.UnixMicro(), 10)
-}
-
 // ServerTime reports whether the server's clock is used.
 func (g *Engine) ServerTime() bool { return g.now == nil }
 
@@ -202,44 +171,3 @@ type Protocol interface {
 
 // prefetches reports whether the limiter's permits may be prefetched.
 func (l *Limiter) prefetches() bool { return l.Prefetches && l.Engine.prefetch > 0 }
-
-// A yield in a busy process lasts until all of its goroutines have run. If it brings no caller, the
-// process is busy with other work, and calls stop yielding for a while.
-const (
-	longestYield  = 5 * time.Millisecond // a yield that lasts longer shows that the process is busy
-	skippedYields = 1000                 // calls that do not yield then
-)
-
-// yields lets callers join a call that is about to be sent.
-type yields struct {
-	skips atomic.Int64 // calls that do not yield, since the process is busy
-}
-
-// collect yields as long as each yield brings callers, until there are enough.
-func (y *yields) collect(enough int, callers func() int) {
-	for before := 0; before < enough && y.yield(callers); {
-		now := callers()
-		if now == before {
-			return
-		}
-		before = now
-	}
-}
-
-// yield lets other goroutines run, and reports whether the process is not too busy for that. Whether others join the
-// call of a queue is not counted: callers is nil.
-func (y *yields) yield(callers func() int) bool {
-	if y.skips.Load() > 0 {
-		y.skips.Add(-1)
-		return false
-	}
-	start := time.Now()
-	runtime.Gosched()
-	if time.Since(start) <= longestYield {
-		return true
-	}
-	if callers == nil || callers() == 1 {
-		y.skips.Store(skippedYields)
-	}
-	return false
-}

@@ -7,9 +7,6 @@ import (
 	"sync/atomic"
 )
 
-// seed is that of all hashes of IDs and keys.
-var seed = maphash.MakeSeed()
-
 // registry holds the state of limiters: an entry for each ID that has shared calls in flight, waiters or
 // prefetches, and none for any other.
 type registry struct {
@@ -81,18 +78,6 @@ func (n *registry) unlockEntry(e *entry) {
 		e.activity.Add(-1)
 	}
 	e.mu.Unlock()
-}
-
-// activities counts the lone calls and the entries, by a hash of their IDs. crowdedBit is set beside that number
-// if the last shared call of a limiter had several callers, or was not its only call. Then callers
-// share calls at once.
-type activities [1 << 14]atomic.Int32
-
-const crowdedBit = 1 << 30
-
-// of returns the counter of an ID. Few others have the same.
-func (a *activities) of(id string) *atomic.Int32 {
-	return &a[maphash.String(seed, id)%uint64(len(a))]
 }
 
 // index maps keys to the entries of the limiters that depend on them.

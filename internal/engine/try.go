@@ -171,17 +171,6 @@ func (l *Limiter) runLone(ctx context.Context, b *Batch, activity *atomic.Int32)
 	})
 }
 
-// takeResult takes the result out of a request, whose caller it is, and clears the request for the next one.
-func (l *Limiter) takeResult(ctx context.Context, r *Request, result *Result) error {
-	err := r.Err
-	*result = r.Result // before a hook, which may panic
-	if r.call != nil {
-		r.call.report(ctx, l)
-	}
-	r.Ask, r.Result, r.Err, r.batch, r.call = Ask{}, Result{}, nil, nil, nil
-	return err
-}
-
 // callShared asks Redis with a call that other callers of the limiter share.
 func (l *Limiter) callShared(ctx context.Context, ask Ask, result *Result) error {
 	g := l.Engine
