@@ -3,6 +3,7 @@ package rratelimiter
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -147,7 +148,11 @@ func (l *Limiter) Expire(ctx context.Context, d time.Duration, opts ...ExpireOpt
 // ExpireAt deletes the limiter at a time, and reports whether that changed any key:
 // expireAt(Instant). The server's clock decides; a time in the past deletes at once.
 func (l *Limiter) ExpireAt(ctx context.Context, t time.Time, opts ...ExpireOption) (bool, error) {
-	return l.expire(ctx, "PEXPIREAT", t.UnixMilli(), opts)
+	ms := t.UnixMilli()
+	if seconds := min(max(0, t.Unix()), math.MaxInt64/1000-1); seconds != t.Unix() { // ms may have overflowed
+		ms = 1000 * seconds
+	}
+	return l.expire(ctx, "PEXPIREAT", ms, opts)
 }
 
 func (l *Limiter) expire(ctx context.Context, command string, ms int64, opts []ExpireOption) (bool, error) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -98,6 +99,22 @@ func TestCopy_State_IsSeparate(t *testing.T) {
 		f.RequireTrue(from.Copy(ctx, "new"))
 		assert.Equal(t, []string{"from", "new", "to"}, f.Redis.Keys())
 		assert.Equal(t, Rate{Permits: 10, Interval: time.Minute}, rate)
+	})
+}
+
+// TestExpireAt_TimeOutOfRange_IsFarAway: its milliseconds do not fit into 64 bits.
+func TestExpireAt_TimeOutOfRange_IsFarAway(t *testing.T) {
+	withRedis(t, func(t *testing.T, f *fixture) {
+		l := f.limiter(Rate{Permits: 10, Interval: time.Hour})
+		for _, seconds := range []int64{math.MaxInt64 / 1000, math.MaxInt64 / 2, math.MaxInt64 - 62135596801} {
+			redistest.Result(t, l.TryAcquire, 1)
+			ok, err := l.ExpireAt(t.Context(), time.Unix(seconds, 999_999_999))
+			require.NoError(t, err)
+			assert.True(t, ok)
+			f.RequireTrue(l.Exists(t.Context()))
+		}
+		f.RequireTrue(l.ExpireAt(t.Context(), time.Unix(math.MinInt64/2, 0)))
+		f.RequireFalse(l.Exists(t.Context()))
 	})
 }
 
