@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"net/http"
 	"regexp"
@@ -184,11 +185,17 @@ func mostOf(l outage.Limiter) time.Duration {
 
 // quotas follows the counts of providers: by the names of limiters.
 type quotas struct {
-	mu     sync.Mutex
-	byName map[string]*quota
+	mu        sync.Mutex
+	byName    map[string]*quota
+	nextSweep time.Time
 }
 
+// quotaFor is how long the count of a name is kept after its last grant or answer. A request that takes longer costs a
+// drain more, and its late answer may count.
+const quotaFor = 10 * time.Minute
+
 type quota struct {
+	used     time.Time
 	free     int64     // permits that the last grant or drain of this gate left
 	answered time.Time // when the request was granted whose answer counted last
 	draining bool
@@ -196,6 +203,11 @@ type quota struct {
 
 // of returns the entry of a name. It returns nil if there are too many. The quotas are locked.
 func (q *quotas) of(name string) *quota {
+	now := time.Now()
+	if now.After(q.nextSweep) {
+		q.nextSweep = now.Add(quotaFor)
+		maps.DeleteFunc(q.byName, func(_ string, one *quota) bool { return now.Sub(one.used) >= quotaFor })
+	}
 	one := q.byName[name]
 	if one == nil && len(q.byName) < maxPauses {
 		if q.byName == nil {
@@ -203,6 +215,9 @@ func (q *quotas) of(name string) *quota {
 		}
 		one = &quota{free: math.MaxInt64}
 		q.byName[name] = one
+	}
+	if one != nil {
+		one.used = now
 	}
 	return one
 }

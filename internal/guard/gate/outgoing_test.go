@@ -44,6 +44,23 @@ func TestPauses_ManyNames_AreBounded(t *testing.T) {
 	})
 }
 
+// TestQuotas_ManyNames_AreBounded: names that are no longer used make room.
+func TestQuotas_ManyNames_AreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var q quotas
+		for i := range maxPauses {
+			assert.NotNil(t, q.of(fmt.Sprint(i)))
+		}
+		assert.Nil(t, q.of("another"))
+		time.Sleep(quotaFor - time.Second)
+		kept := q.of("0")
+		time.Sleep(2 * time.Second)
+		assert.NotNil(t, q.of("another"))
+		assert.Same(t, kept, q.of("0"))
+		assert.Len(t, q.byName, 2)
+	})
+}
+
 // outgoing returns the gate of a client whose requests a limiter limits.
 func outgoing(l outage.Limiter) *Outgoing[Call[int]] {
 	o := Options[Call[int]]{Settings: NewSettings(), Chooser: Func[Call[int]](All[Call[int]]("test", l))}
