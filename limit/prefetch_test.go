@@ -114,6 +114,23 @@ func TestTakeEach_Prefetch_IsGrantedFromMemory(t *testing.T) {
 	})
 }
 
+// TestTakeEach_PrefetchBesideAPause_HasNoTimeBelowZero: without a pause there is no time to wait for.
+func TestTakeEach_PrefetchBesideAPause_HasNoTimeBelowZero(t *testing.T) {
+	pause := Pause{Most: time.Minute}
+	for _, policies := range [][]Policy{{pause}, {FixedWindow{200_000, time.Hour, false}, pause}} {
+		inPrefetch(t, policies, func(t *testing.T, f *redistest.Fixture, l *Limiter) {
+			before := f.Scripts.Load()
+			for range 200 {
+				time.Sleep(20 * time.Microsecond)
+				require.GreaterOrEqual(t, redistest.Result(t, l.Take, 1).ResetAfter, time.Duration(0))
+				each := redistest.Result(t, l.TakeEach, 1)
+				require.Zero(t, each[len(each)-1].ResetAfter)
+			}
+			assert.Less(t, f.Scripts.Load()-before, int64(100), "most are from prefetches")
+		})
+	}
+}
+
 // TestPrefetch_BucketsAndLogs_PrefetchNothing: a bucket would be refilled before the prefetched permits are
 // used. Logs and cells keep the latest time that they have seen.
 func TestPrefetch_BucketsAndLogs_PrefetchNothing(t *testing.T) {

@@ -108,7 +108,7 @@ func (h *prefetchSet) grant(s *activePrefetch, ask Ask, result *Result, now time
 	if ask.Detail {
 		result.Limit = h.newest.Limit
 		result.Remaining = min(result.Limit, max(0, h.free)+h.unused(now))
-		result.ResetAfter = h.newest.Reset - now.Sub(h.newest.sent)
+		result.ResetAfter = max(0, h.newest.Reset-now.Sub(h.newest.sent))
 	}
 	if ask.Each {
 		result.Parts = h.parts(now)
@@ -180,7 +180,7 @@ func (h *prefetchSet) parts(now time.Time) []Answer {
 	parts, left := slices.Clone(h.newest.Parts), h.unused(now)
 	for i := range parts {
 		parts[i].Remaining = min(max(0, parts[i].Remaining+h.free-h.newest.Free)+left, max(parts[i].Remaining, parts[i].Limit))
-		parts[i].ResetAfter -= now.Sub(h.newest.sent)
+		parts[i].ResetAfter = max(0, parts[i].ResetAfter-now.Sub(h.newest.sent))
 	}
 	return parts
 }
