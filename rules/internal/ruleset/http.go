@@ -5,11 +5,9 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
-	"slices"
 	"strings"
 	"sync"
 
-	"github.com/rratelimiter/rratelimiter/httplimit"
 	"github.com/rratelimiter/rratelimiter/internal/guard/identity"
 	"github.com/rratelimiter/rratelimiter/internal/httptarget"
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
@@ -115,46 +113,4 @@ func (s *File) uriOf(r *http.Request) (u uri, err error) {
 		return uri{}, identity.Invalidf("rules: the host %q of the URI is invalid", rulefile.Clip(u.host))
 	}
 	return u, nil
-}
-
-// Request is a request of HTTP, or a call of gRPC, as rules read it.
-type Request struct {
-	Method  string                     // of HTTP in upper case; of gRPC the full method
-	Hosts   []string                   // without port and final dot, in lower case; several if they differ
-	Headers func() http.Header         // by the canonical name
-	Trailer http.Header                // the fields that follow the body
-	Query   string                     // of the URL, as it was sent
-	Client  func() (netip.Addr, error) // the client's address
-	Address httplimit.Address          // how many bits of that are a key
-	Length  int64                      // of the body, -1 if unknown
-
-	path        *httptarget.Path // its interpretations; nil for a call of gRPC, whose path is its method
-	noPath      error            // why there are none
-	invalid     error            // why servers read the path or the query in several ways
-	noHost      error            // why the host is unknown
-	otherMethod bool             // the method was sent in another spelling
-	otherHost   bool             // a host was
-	fields      *httptarget.Fields
-	values      map[string]*values
-}
-
-func (r *Request) setMethod(method string) {
-	r.Method = strings.ToUpper(method) // some servers ignore the case
-	r.otherMethod = r.Method != method
-}
-
-func (r *Request) addHost(host string) {
-	name := httptarget.Host(host)
-	r.otherHost = r.otherHost || name != httptarget.WithoutPort(host)
-	if !slices.Contains(r.Hosts, name) {
-		r.Hosts = append(r.Hosts, name)
-	}
-}
-
-// methodKey returns the method as a key, and whether it was sent in this spelling.
-func (r *Request) methodKey() (key string, exact bool) {
-	if r.path == nil {
-		return r.Method, true
-	}
-	return httptarget.MethodKey(r.Method), !r.otherMethod && r.Method != http.MethodHead
 }

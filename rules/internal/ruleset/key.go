@@ -1,9 +1,7 @@
 package ruleset
 
 import (
-	"errors"
 	"fmt"
-	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
@@ -69,13 +67,12 @@ func (p *keyPart) UnmarshalText(text []byte) error {
 }
 
 // overrideKey decodes the key of an override into the form of requests' keys.
-func (d *decoder) overrideKey(n *rulefile.Node, r *rule) (string, bool) {
-	parts := r.key
+func (d *decoder) overrideKey(n *rulefile.Node, parts []keyPart, conditions []*condition) (string, bool) {
 	var texts []string
 	before := len(d.Problems)
 	d.Texts(n, "a text, the key of a request", func(n *rulefile.Node, text string) {
 		if i := len(texts); i < len(parts) {
-			text = d.overridePart(n, text, parts[i], r)
+			text = d.overridePart(n, text, parts[i], conditions)
 		}
 		texts = append(texts, text)
 	})
@@ -90,7 +87,7 @@ func (d *decoder) overrideKey(n *rulefile.Node, r *rule) (string, bool) {
 }
 
 // overridePart decodes a part of an override's key. It reports a key that no request has.
-func (d *decoder) overridePart(n *rulefile.Node, text string, part keyPart, r *rule) string {
+func (d *decoder) overridePart(n *rulefile.Node, text string, part keyPart, conditions []*condition) string {
 	switch part.kind {
 	case "ip":
 		return d.addressKey(n, text)
@@ -109,7 +106,7 @@ func (d *decoder) overridePart(n *rulefile.Node, text string, part keyPart, r *r
 		return identity.Hash(text)
 	case "path":
 		isRest := func(c *condition) bool { return c.rest == part.name }
-		if hasSlash(text) && !d.allowSlashes && !slices.ContainsFunc(r.conditions, isRest) {
+		if hasSlash(text) && !d.allowSlashes && !slices.ContainsFunc(conditions, isRest) {
 			d.Fail(n, "%q is no key: a request with a slash in {%s} is refused", rulefile.Clip(text), part.name)
 		}
 	case "method":
@@ -202,49 +199,4 @@ func (p keyPart) of(r *Request, segments []string, c *condition) (text string, e
 		return p.name, true, nil
 	}
 	panic("rules: no key " + p.kind)
-}
-
-type headerName string
-
-func (*headerName) Want() string { return "a text, the header that proxies write" }
-
-func (h *headerName) UnmarshalText(text []byte) error {
-	if !isToken(string(text)) {
-		return fmt.Errorf("%q is no name of a header", rulefile.Clip(string(text)))
-	}
-	*h = headerName(http.CanonicalHeaderKey(string(text)))
-	switch {
-	case *h == "Host":
-		return errors.New("the pattern of a rule has the host, as api.example.com/path, not a header")
-	case httptarget.IsConnectionField(string(*h)):
-		return fmt.Errorf("the header %s is about a connection, and no part of a request for the next server", *h)
-	}
-	return nil
-}
-
-// isBinary reports whether the header has bytes in place of a text, if it is metadata of gRPC.
-func (h headerName) isBinary() bool { return strings.HasSuffix(string(h), "-Bin") }
-
-// isToken reports whether a text is a token of HTTP: a method or the name of a header.
-func isToken(text string) bool {
-	return text != "" && !strings.ContainsFunc(text, func(r rune) bool {
-		return r <= ' ' || r >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
-	})
-}
-
-type method string
-
-func (*method) Want() string { return "a text, a method like POST" }
-
-func (m *method) UnmarshalText(text []byte) error {
-	if *m = method(text); !isToken(string(*m)) || string(*m) != strings.ToUpper(string(*m)) {
-		return fmt.Errorf("%q, want %s in capitals", rulefile.Clip(string(*m)), m.Want())
-	}
-	return nil
-}
-
-func hasMethod(methods []method, requested string) bool {
-	return slices.ContainsFunc(methods, func(wanted method) bool {
-		return httptarget.HasMethod(string(wanted), requested)
-	})
 }

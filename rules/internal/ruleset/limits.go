@@ -37,16 +37,6 @@ type StatedRate struct {
 	Rule    string
 }
 
-// printable decodes a name that clients may see.
-func (d *decoder) printable(n *rulefile.Node) string {
-	text, ok := d.Text(n, "a text, a name")
-	if ok && !rulefile.IsPrintable(text) {
-		d.Fail(n, "the name %q has bytes that are not printable ASCII, which headers cannot show", rulefile.Clip(text))
-		return ""
-	}
-	return text
-}
-
 // limits decodes a limit or a list of them. kind is the policy of limits that name none.
 func (d *decoder) limits(n *rulefile.Node, kind string) *limits {
 	all := &limits{}

@@ -158,15 +158,6 @@ func (d *decoder) checkRates(s *File) {
 	}
 }
 
-type decoder struct {
-	rulefile.Decoder
-
-	// Of the head of the file.
-	domain       string
-	allowSlashes bool
-	address      httplimit.Address
-}
-
 // File is a decoded file of rules. It is immutable.
 type File struct {
 	rules     []*rule
@@ -362,13 +353,6 @@ func (d *decoder) limitsOrBan(n *rulefile.Node, file *ruleFile, policy string) *
 	return nil
 }
 
-// flag decodes a field that is true or left out.
-func (d *decoder) flag(n *rulefile.Node) {
-	if !d.Boolean(n) {
-		d.Fail(n, "want true, or leave it out")
-	}
-}
-
 func (d *decoder) overrides(list *rulefile.Node, r *rule, policy string) {
 	if r.key == nil {
 		d.Fail(list, "the rule has no key, and so none to override")
@@ -384,7 +368,7 @@ func (d *decoder) overrides(list *rulefile.Node, r *rule, policy string) {
 			d.Fail(n, "no key: say whose limits these are")
 			return
 		}
-		key, ok := d.overrideKey(file.Key, r)
+		key, ok := d.overrideKey(file.Key, r.key, r.conditions)
 		if !ok {
 			return
 		}
