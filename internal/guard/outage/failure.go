@@ -3,7 +3,6 @@ package outage
 // What the error of a call reveals about Redis, and the errors of calls that it has not decided.
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -48,18 +47,6 @@ func statusOf(err error) callStatus {
 // arguments, a limiter without a rate, or a key with other data.
 func IsMistake(err error) bool { return err != nil && statusOf(err) < callErrorReply }
 
-// explain returns the error of a call that Redis has not decided: with the limiter, the node and the
-// deadline.
-func (b *breaker) explain(l Limiter, err error) error {
-	if err == nil || IsMistake(err) || errors.Is(err, ErrDown) {
-		return err
-	}
-	if errors.Is(err, context.DeadlineExceeded) {
-		err = fmt.Errorf("no answer within %v: %w", b.guard.Deadline(), err)
-	}
-	return &callError{l.Name(), b.node, err}
-}
-
 // callError is the error of a call that Redis has not decided. It is ErrDown if the call was not sent.
 type callError struct {
 	limiter string
@@ -86,6 +73,3 @@ type movedError struct{ from, to node }
 func (e *movedError) Error() string {
 	return fmt.Sprintf("rratelimiter: %s has not answered: its calls go to %s now", e.from, e.to)
 }
-
-// notSent is the error of a request that is decided without a call to its node, since that is down.
-func (b *breaker) notSent(l Limiter) error { return &callError{l.Name(), b.node, ErrDown} }

@@ -3,28 +3,23 @@ package outage
 import (
 	"context"
 	"errors"
-	"net"
 	"slices"
 	"time"
 
-	"github.com/rratelimiter/rratelimiter/internal/inside"
 	"github.com/rratelimiter/rratelimiter/internal/policy"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
-
-// Forever is a wait that ends only with the request's context.
-const Forever = inside.Forever
 
 // localPoll is the time after which a request that waits for this process, in its share of the limit or
 // in a pause, asks Redis again.
 const localPoll = time.Second
 
-// decideAndWait decides a request that may wait. If Redis denies it, it waits in the queue of its limiter. In a pause, or
-// if a local share denies it, it asks again at the time of the next try.
-func (g *Guard) decideAndWait(ctx context.Context, q Ask) Answer {
+// Decide decides a request. If Redis denies it and it may wait, it waits in the queue of its limiter. In a pause, or if a
+// local share denies it, it asks again at the time of the next try.
+func (g *Guard) Decide(ctx context.Context, q Ask) Answer {
 	begin, counted := time.Now(), false
 	a := g.try(ctx, q)
-	for {
+	for q.Wait != 0 {
 		if q.Paused != nil && a.Passes() {
 			if left := q.Paused(a.Result == limit.Acquired && !a.Local); left > 0 {
 				// The pause began during the call or the wait, so the permit is too early: refund it. A permit
@@ -43,11 +38,11 @@ func (g *Guard) decideAndWait(ctx context.Context, q Ask) Answer {
 			return a
 		}
 		if !counted {
-			if !g.enter(q.MaxWaiting) {
+			defer g.waiting.Add(-1)
+			if n := g.waiting.Add(1); q.MaxWaiting > 0 && n > int64(q.MaxWaiting) {
 				a.Err = ErrTooManyWaiting
 				return a
 			}
-			defer g.waiting.Add(-1)
 			counted = true
 		}
 		if queues {
@@ -66,6 +61,7 @@ func (g *Guard) decideAndWait(ctx context.Context, q Ask) Answer {
 		}
 		a = g.try(ctx, q)
 	}
+	return a
 }
 
 // earliestGrant returns the time before which a denied request is not granted. It leaves out permits that are
@@ -87,25 +83,6 @@ func (a Answer) earliestGrant(q Ask) (after time.Duration) {
 func isHeld(p limit.Policy) bool {
 	d, _ := policy.Of(p)
 	return d.Refill == policy.Held
-}
-
-// enter counts a request as a waiter. It reports false if the bound is reached; 0 is none.
-func (g *Guard) enter(bound int) bool {
-	for {
-		n := g.waiting.Load()
-		if bound > 0 && n >= int64(bound) {
-			return false
-		}
-		if g.waiting.CompareAndSwap(n, n+1) {
-			return true
-		}
-	}
-}
-
-// pausedFor returns the denial of a request during a pause.
-func pausedFor(left time.Duration) (a Answer) {
-	a.Result, a.paused, a.Decision.RetryAfter = limit.Rejected, true, left
-	return a
 }
 
 // waitInQueue waits in the queue of a limiter after its denial, for at most a time, or Forever. If Redis is
@@ -132,12 +109,6 @@ func (g *Guard) waitInQueue(ctx context.Context, q Ask, denied Answer, most time
 		return denied
 	}
 	return b.answered(ctx, q.Limiter, a)
-}
-
-// isTimeout reports whether a wait has ended, and not the time to make a connection.
-func isTimeout(err error) bool {
-	var dialed *net.OpError
-	return errors.Is(err, context.DeadlineExceeded) && !errors.As(err, &dialed)
 }
 
 // sleep waits until a request that a pause or a local share has denied is to ask again. It fails at once if ctx ends
