@@ -216,22 +216,28 @@ type shape struct {
 	lease    int64         // of permits that requests hold, which is no bucket; else 0
 }
 
-// shapeOf returns the shape of a share of a valid policy.
+// longestPeriod is the longest time of a bucket. Twice that is still a time.Duration.
+const longestPeriod = 1 << 61
+
+// shapeOf returns the shape of a share of a valid policy. A strict one grants at most the share in any interval: the
+// capacity, and the permits that return in one interval, add up to it.
 func shapeOf(d policy.Description, share float64) shape {
-	if d.Refill == policy.Held {
-		most := part(d.Local.Permits, share)
-		return shape{limit: most, capacity: most, period: 1, lease: int64(d.Local.Interval)}
-	}
-	if d.Local.Strict {
-		return windowShape(d.Local, share)
-	}
-	s := bucketShape(d.Local, share)
-	if d.Refill == policy.Pausing {
+	most, returns := part(d.Local.Permits, share), float64(d.Local.Returns)*share
+	s := shape{limit: most, capacity: most, period: 1}
+	switch {
+	case d.Refill == policy.Held:
+		s.lease = int64(d.Local.Interval)
+		return s
+	case d.Local.Strict:
+		s.capacity = (most + 1) / 2
+		returns = float64(most - s.capacity + 1)
+	case d.Refill == policy.Pausing:
 		s.limit = 0
+	case d.Refill == policy.OnCredit:
+		s.limit, s.owes, s.capacity = part(d.Quota, share), true, max(1, most)
 	}
-	if d.Refill == policy.OnCredit {
-		s.limit, s.capacity, s.owes = part(d.Quota, share), max(1, s.capacity), true
-	}
+	s.period = max(1, time.Duration(min(math.Ceil(float64(d.Local.Interval)/returns), longestPeriod)))
+	s.capacity = min(s.capacity, int64(longestPeriod/s.period))
 	return s
 }
 
@@ -239,34 +245,6 @@ func shapeOf(d policy.Description, share float64) shape {
 // share: 0.29 of 100 is 29.
 func part(permits int64, share float64) int64 {
 	return min(permits, int64(float64(permits)*share*(1+1e-12)))
-}
-
-// windowShape grants at most the share in any interval: the capacity, and the permits that return
-// in one interval, add up to the share.
-func windowShape(local policy.Local, share float64) shape {
-	most := part(local.Permits, share)
-	capacity := (most + 1) / 2
-	return shape{limit: most, capacity: capacity, period: perPermit(local.Interval, float64(most-capacity+1))}.bounded()
-}
-
-// bucketShape has the share's capacity and refill rate.
-func bucketShape(local policy.Local, share float64) shape {
-	most := part(local.Permits, share)
-	return shape{limit: most, capacity: most, period: perPermit(local.Interval, float64(local.Returns)*share)}.bounded()
-}
-
-// perPermit returns the time per permit, rounded up.
-func perPermit(interval time.Duration, permits float64) time.Duration {
-	return max(1, time.Duration(min(math.Ceil(float64(interval)/permits), longestPeriod)))
-}
-
-// longestPeriod is the longest time of a bucket. Twice that is still a time.Duration.
-const longestPeriod = 1 << 61
-
-// bounded limits the capacity to the permits that return in the longest time.
-func (s shape) bounded() shape {
-	s.capacity = min(s.capacity, int64(longestPeriod/s.period))
-	return s
 }
 
 // decide returns the decision of a bucket.
@@ -316,21 +294,15 @@ func (s shape) fullAfter(full, now, permits int64) int64 {
 	return min(max(full, now)+s.time(permits), now+longestPeriod)
 }
 
-// until returns the time after which a bucket has another whole permit. It returns 0 if that is unknown, or
-// if a request may take more than Remaining before.
-func (s shape) until(d rratelimiter.Decision) time.Duration {
-	behind := s.capacity - 1 - d.Remaining // the permits that return after that one
-	if behind < 0 || d.ResetAfter <= 0 || s.owes && d.Remaining > 0 {
-		return 0
-	}
-	return max(0, d.ResetAfter-time.Duration(behind)*s.period)
-}
-
-// NextPermit returns the time after which the bucket of a share of a policy has another whole permit, as
-// shape.until does, and the capacity of that bucket.
+// NextPermit returns the time after which the bucket of a share of a policy has another whole permit, and the capacity of
+// that bucket. The time is 0 if it is unknown, or if a request may take more than Remaining before.
 func NextPermit(d policy.Description, share float64, of rratelimiter.Decision) (after time.Duration, capacity int64) {
 	s := shapeOf(d, share)
-	return s.until(of), s.capacity
+	behind := s.capacity - 1 - of.Remaining // the permits that return after that one
+	if behind < 0 || of.ResetAfter <= 0 || s.owes && of.Remaining > 0 {
+		return 0, s.capacity
+	}
+	return max(0, of.ResetAfter-time.Duration(behind)*s.period), s.capacity
 }
 
 // HasShare reports whether the policies of a limiter are known.
