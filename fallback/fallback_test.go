@@ -112,32 +112,6 @@ func TestLimiter_RedisAway_ModeDecides(t *testing.T) {
 	}
 }
 
-// TestAcquire_RedisAwayDuringTheWait_ShareServes: and Redis, when it is back. The caller is served by the
-// share at most three deadlines after the failure, or when it has permits.
-func TestAcquire_RedisAwayDuringTheWait_ShareServes(t *testing.T) {
-	runEach(t, func(t *testing.T, f *redistest.Fixture, limiter limit.Joinable) {
-		l := New(limiter, Deadline(deadline), OnFailure(limit.Local(0.1)))
-		require.Equal(t, "granted by redis", answer(l.TryAcquire(t.Context(), 10)), "the whole minute")
-		begin := time.Now()
-		waiters := make(chan string, 2)
-		for _, wait := range []func() string{
-			func() string { from, err := l.Acquire(t.Context(), 1); return answer(true, from, err) },
-			func() string { return answer(l.TryAcquireWithin(t.Context(), 1, 5*time.Minute)) },
-		} {
-			go func() { waiters <- fmt.Sprint(wait(), " after ", time.Since(begin).Round(time.Second)) }()
-		}
-		time.Sleep(10 * time.Second)
-		end := slow(f)
-		time.Sleep(3*deadline + time.Millisecond)
-		synctest.Wait()
-		require.Len(t, waiters, 1, "the share has one permit a minute")
-		assert.Equal(t, "granted by share after 10s", <-waiters)
-		time.Sleep(10 * time.Second)
-		end()
-		assert.Equal(t, "granted by redis after 1m0s", <-waiters)
-	})
-}
-
 func TestAcquire_RedisAnswers_IsGrantedAfterTheWait(t *testing.T) {
 	run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		l := New(limit.New(client, "x", minute))
@@ -266,23 +240,14 @@ func TestLimiter_StallShorterThanDeadline_IsNoFailure(t *testing.T) {
 	})
 }
 
-// TestNew_Local_NeedsThePoliciesOfEachMember: an InitialRate of a Limiter is one, also in a Join.
-func TestNew_Local_NeedsThePoliciesOfEachMember(t *testing.T) {
+// TestTryAcquire_MoreThanTheInitialRate_IsNotDenied: the rate in Redis may be another one.
+func TestTryAcquire_MoreThanTheInitialRate_IsNotDenied(t *testing.T) {
 	run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
-		local := OnFailure(limit.Local(0.5))
-		perMinute := rratelimiter.InitialRate(rratelimiter.Rate{Permits: 10, Interval: time.Minute})
-		window := limit.New(client, "{a}", limit.FixedWindow{Permits: 20, Interval: time.Minute})
-		l := New(limit.Join(client.Limiter("{a}java", perMinute), window), local)
+		rate := rratelimiter.InitialRate(rratelimiter.Rate{Permits: 10, Interval: time.Minute})
 		f.Redis.SetError("LOADING")
-		for _, want := range []bool{true, true, true, false} {
-			allowed, from, _ := l.TryAcquire(t.Context(), 1)
-			assert.Equal(t, want, allowed, from)
-		}
-		open := New(limit.Join(client.Limiter("{a}java", perMinute), window), OnFailure(limit.Open))
-		allowed, _, _ := open.TryAcquire(t.Context(), 11)
-		assert.True(t, allowed, "the rate in Redis may be above the initial rate")
+		l := New(client.Limiter("java", rate), OnFailure(limit.Open))
+		assert.Equal(t, "granted by mode", answer(l.TryAcquire(t.Context(), 11)))
 		f.Redis.SetError("")
-		assert.Panics(t, func() { New(limit.Join(client.Limiter("{a}java"), window), local) })
 		time.Sleep(5 * time.Minute)
 	})
 }
