@@ -13,7 +13,6 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
-	"github.com/rratelimiter/rratelimiter/internal/redistest/fake"
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
@@ -119,28 +118,6 @@ func TestGuard_BurstAfterSilence_OneAsks(t *testing.T) {
 		assert.EqualValues(t, 2, r.asked.Load())
 		assert.EqualValues(t, 1, waited.Load())
 		time.Sleep(2 * probeIdle)
-	})
-}
-
-// A probe that panics has failed.
-func TestGuard_ProbePanics_NextProbeAsks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := withMode(limit.Open, deadline, nil)
-		var asked atomic.Int64
-		l := fake.Deciding(func(context.Context) (rratelimiter.Decision, error) {
-			switch asked.Add(1) {
-			case 1:
-				return rratelimiter.Decision{}, errRefused
-			case 2:
-				panic("a clock")
-			}
-			return rratelimiter.Decision{}, nil
-		})
-		g.Decide(t.Context(), Ask{Limiter: l, Permits: 1})
-		synctest.Wait()
-		assert.True(t, g.breakerOf(l).isDown())
-		time.Sleep(2 * deadline)
-		assert.False(t, g.breakerOf(l).isDown())
 	})
 }
 
