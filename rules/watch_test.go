@@ -2,6 +2,7 @@ package rules
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -21,7 +22,6 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 	"github.com/rratelimiter/rratelimiter/limit"
-	"github.com/rratelimiter/rratelimiter/rules/internal/rulestest"
 )
 
 func namesOf(s *Set) []string { return s.inside().File().Names() }
@@ -159,8 +159,9 @@ func TestMiddleware_Reload_KeepsTheState(t *testing.T) {
 	})
 }
 
-// TestWatch_RequestsUnderWay_AreDecidedByTheOldFile: one request never meets rules of two files.
-func TestWatch_RequestsUnderWay_AreDecidedByTheOldFile(t *testing.T) {
+// TestMiddleware_Reload_RequestsUnderWayMeetTheOldFile: one request never meets rules of two files.
+func TestMiddleware_Reload_RequestsUnderWayMeetTheOldFile(t *testing.T) {
+	const file = "match: all\nrules: [{name: %[1]s1, key: all, limits: 9/h}, {name: %[1]s2, key: all, limits: 9/h, cost: 2}]"
 	for name, limited := range map[string]func(*Set, *rratelimiter.Client, httplimit.Option) http.Handler{
 		"Middleware": func(s *Set, client *rratelimiter.Client, opt httplimit.Option) http.Handler {
 			return s.Middleware(client, opt)(granted)
@@ -169,18 +170,17 @@ func TestWatch_RequestsUnderWay_AreDecidedByTheOldFile(t *testing.T) {
 			return s.ForwardAuth(client, opt)
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
-				p := newPolled(f, rulestest.TwoRules("a", "b"))
-				p.run()
-				hold := rulestest.NewHold()
-				handler := limited(p.set, client,
-					httplimit.Report(func(_ *http.Request, o limit.Outcome) { hold.Report(o.Limiter) }))
-				hold.Test(t, func() { assert.Equal(t, good, status(handler, "GET /")) }, func() {
-					p.put(rulestest.TwoRules("c", "d"))
-					sleepAndWait(time.Minute)
-				})
-			})
+		guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+			var names []string
+			set := parsed(t, fmt.Sprintf(file, "old"))
+			handler := limited(set, client, httplimit.Report(func(_ *http.Request, o limit.Outcome) {
+				names = append(names, o.Limiter)
+				reload(f, set, fmt.Sprintf(file, "new"))
+			}))
+			for range 2 {
+				assert.Equal(t, good, status(handler, "GET /"))
+			}
+			assert.Equal(t, []string{"old1", "old2", "new1", "new2"}, names, name)
 		})
 	}
 }
