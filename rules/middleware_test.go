@@ -92,13 +92,14 @@ rules:
 	})
 }
 
-// TestMiddleware_HashedHeader_IsNotInRedis, and overrides name it as clients send it.
-func TestMiddleware_HashedHeader_IsNotInRedis(t *testing.T) {
+// TestMiddleware_HashedKeys_AreNotInRedis: cookies and queries have secrets too. Overrides name a header as clients send it.
+func TestMiddleware_HashedKeys_AreNotInRedis(t *testing.T) {
 	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		var names []string
 		report := httplimit.Report(func(_ *http.Request, o limit.Outcome) { names = append(names, o.Limiter) })
 		handler := parsed(t, `
 rules:
+  - {name: b, match: /b, key: [cookie:sid, query:key, ip], limits: 1/h}
   - name: a
     key: [hashed_header:X-Api-Key, method]
     limits: 1/h
@@ -108,8 +109,10 @@ rules:
 		assert.Equal(t, good, status(handler, "GET /", "X-Api-Key", "secret-4712"))
 		assert.Equal(t, no, status(handler, "GET /", "X-Api-Key", "gone-4711"))
 		assert.Equal(t, bad, status(handler, "GET /"))
+		assert.Equal(t, good, status(handler, "GET /b?key=secret", "Cookie", "sid=secret"))
 		assert.NotRegexp(t, "secret|gone|471[12]", f.Redis.Dump()+strings.Join(names, " "))
 		assert.Contains(t, f.Redis.Dump(), "a:"+identity.Hash("secret-4711")+"|GET")
+		assert.Contains(t, f.Redis.Dump(), "b:"+identity.Hash("secret")+"|"+identity.Hash("secret")+"|192.0.2.1")
 	})
 }
 

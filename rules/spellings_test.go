@@ -1,13 +1,7 @@
 package rules
 
 import (
-	"fmt"
-	"io"
 	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -67,46 +61,6 @@ rules:
 				{"GET /", h("Upgrade", "websocket", "Connection", "keep-alive, Upgrade"), many}, {"GET /", nil, many},
 			}},
 	})
-}
-
-// TestMiddleware_ReverseProxy_PassesNoMoreThanTheRules, with each field that a client may name in Connection.
-func TestMiddleware_ReverseProxy_PassesNoMoreThanTheRules(t *testing.T) {
-	for _, field := range []string{"X-Tenant", "Authorization", "Cookie", "Upgrade"} {
-		for _, option := range []string{"", "%s", "close, %s", "close\r\nConnection: %s", "%s;q=1", "Upgrade, %s"} {
-			guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
-				anonymous := 0
-				up := &url.URL{Scheme: "http", Host: "up"}
-				proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(up) },
-					Transport: upstream(func(r *http.Request) {
-						if r.Header.Get(field) == "" {
-							anonymous++
-						}
-					})}
-				handler := parsed(t, fmt.Sprintf(`
-rules:
-  - {name: known, match: {headers: {%s: "*"}}, key: all, limits: 99/m}
-  - {name: anonymous, key: ip, limits: 2/m}`, field)).Middleware(client)(proxy)
-				for range 9 {
-					r := request("GET /", field, "a")
-					if option != "" {
-						option = strings.ReplaceAll(option, "%s", field)
-						r.Header["Connection"] = strings.Split(option, "\r\nConnection: ")
-					}
-					handler.ServeHTTP(httptest.NewRecorder(), r)
-				}
-				assert.LessOrEqual(t, anonymous, 2, "%s: %q", field, option)
-			})
-		}
-	}
-}
-
-// upstream is a server behind a proxy.
-type upstream func(*http.Request)
-
-func (u upstream) RoundTrip(r *http.Request) (*http.Response, error) {
-	u(r)
-	return &http.Response{StatusCode: http.StatusOK, Header: make(http.Header),
-		Body: io.NopCloser(strings.NewReader(""))}, nil
 }
 
 // TestMiddleware_Trailer_GetsNoMore: a server may have the fields of a trailer among the others.
