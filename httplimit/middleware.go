@@ -182,19 +182,6 @@ type problem struct {
 // ianaTypes is the registry of problem types.
 const ianaTypes = "https://iana.org/assignments/http-problem-types#"
 
-var reducedCapacity = problem{
-	ianaTypes + "temporary-reduced-capacity", "Requests cannot be admitted at the moment.",
-	http.StatusServiceUnavailable, "", nil,
-}.document()
-
-func (p problem) document() []byte {
-	text, err := json.Marshal(p)
-	if err != nil {
-		panic(err) // strings and numbers always encode
-	}
-	return append(text, '\n')
-}
-
 // contentFields describe the content of a response, or let caches store it. Those for some caches (RFC 9213)
 // end in cacheField.
 var contentFields = []string{
@@ -226,28 +213,28 @@ func dropContent(w http.ResponseWriter) {
 
 // writeRefusal answers in place of the handler. The headers are set before.
 func writeRefusal(w http.ResponseWriter, v *visit) {
-	status, text := http.StatusServiceUnavailable, reducedCapacity
+	p := problem{Type: ianaTypes + "temporary-reduced-capacity", Title: "Requests cannot be admitted at the moment.",
+		Status: http.StatusServiceUnavailable}
+	blank := func(status int) problem {
+		return problem{Type: "about:blank", Title: http.StatusText(status), Status: status}
+	}
 	switch v.Result {
 	case limit.Invalid:
-		status = http.StatusBadRequest
+		p = blank(http.StatusBadRequest)
 		if errors.Is(v.Outcome.Err, ErrLengthRequired) {
-			status = http.StatusLengthRequired
+			p = blank(http.StatusLengthRequired)
 		}
-		p := problem{"about:blank", http.StatusText(status), status, "", nil}
 		if field := identity.LackOf(v.Outcome.Err); field != "" {
 			p.Detail = "The request needs one value of the " + field + "."
 		}
-		text = p.document()
 	case limit.Rejected:
-		status = cmp.Or(v.Settings.Denied, http.StatusTooManyRequests)
-		p := problem{ianaTypes + "quota-exceeded", "The request is over its limit.", status, "", v.Violated}
-		if status != http.StatusTooManyRequests {
-			p = problem{"about:blank", http.StatusText(status), status, "", nil}
+		status := cmp.Or(v.Settings.Denied, http.StatusTooManyRequests)
+		if p = blank(status); status == http.StatusTooManyRequests {
+			p = problem{ianaTypes + "quota-exceeded", "The request is over its limit.", status, "", v.Violated}
 		}
-		text = p.document()
 	}
-	w.WriteHeader(status)
-	_, _ = w.Write(text) // an error means that the client has left
+	w.WriteHeader(p.Status)
+	_ = json.NewEncoder(w).Encode(p) // an error means that the client has left
 }
 
 // ErrLengthRequired is a [limit.ErrInvalidRequest] that is answered with 411 Length Required: the cost
