@@ -23,7 +23,7 @@ func Parse(name string, data []byte) (*Set, error) {
 		return nil, rulefile.Join(problems...)
 	}
 	set := new(Set)
-	set.inside().Replace(file)
+	(*ruleset.Set)(set).Replace(file)
 	return set, nil
 }
 
@@ -37,15 +37,12 @@ func Load(path string) (*Set, error) {
 	return Parse(path, sources[0].Data)
 }
 
-// inside returns the set for decisions.
-func (s *Set) inside() *ruleset.Set { return (*ruleset.Set)(s) }
-
 // Len returns the number of rules.
-func (s *Set) Len() int { return len(s.inside().File().Names()) }
+func (s *Set) Len() int { return len((*ruleset.Set)(s).File().Names()) }
 
 // Warnings describes what in the rules is valid, but never applies, may let requests pass against their intent,
 // or lacks what HTTP requires. Each begins with the line of the file.
-func (s *Set) Warnings() []string { return s.inside().File().Warnings() }
+func (s *Set) Warnings() []string { return (*ruleset.Set)(s).File().Warnings() }
 
 // SetRates sets the rates that the file states for Redisson limiters, so that Java programs use
 // them too. A limiter that has the rate already is not changed. A limiter with another rate keeps
@@ -55,7 +52,7 @@ func (s *Set) Warnings() []string { return s.inside().File().Warnings() }
 // If one limiter fails, the others are set nevertheless. All errors are returned together.
 func (s *Set) SetRates(ctx context.Context, client *rratelimiter.Client) error {
 	var failed []error
-	for _, stated := range s.inside().File().Rates() {
+	for _, stated := range (*ruleset.Set)(s).File().Rates() {
 		if err := setRate(ctx, client.Limiter(stated.Limiter), stated.Rate); err != nil {
 			failed = append(failed, fmt.Errorf("rules: the rate of %q, of the rule %q: %w", stated.Limiter, stated.Rule, err))
 		}

@@ -110,8 +110,8 @@ func (w *watch) apply(sources []rulefile.Source, problem *rulefile.Problem) erro
 	if len(problems) > 0 {
 		return rulefile.Join(problems...)
 	}
-	w.set.inside().Replace(file)
-	w.ratesDue.Store(true)
+	(*ruleset.Set)(w.set).Replace(file)
+	w.ratesDue.Store(len(file.Rates()) > 0)
 	return nil
 }
 

@@ -22,9 +22,10 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 	"github.com/rratelimiter/rratelimiter/limit"
+	"github.com/rratelimiter/rratelimiter/rules/internal/ruleset"
 )
 
-func namesOf(s *Set) []string { return s.inside().File().Names() }
+func namesOf(s *Set) []string { return (*ruleset.Set)(s).File().Names() }
 
 func write(t testing.TB, path, text string) {
 	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
@@ -140,7 +141,7 @@ func TestReload_Signal_ReadsTheFileAtOnce(t *testing.T) {
 
 // reload puts another text in force.
 func reload(f *redistest.Fixture, set *Set, text string) {
-	set.inside().Replace(parsed(f, text).inside().File())
+	(*ruleset.Set)(set).Replace((*ruleset.Set)(parsed(f, text)).File())
 }
 
 // The rule has another position in the new file.

@@ -73,3 +73,11 @@ type movedError struct{ from, to node }
 func (e *movedError) Error() string {
 	return fmt.Sprintf("rratelimiter: %s has not answered: its calls go to %s now", e.from, e.to)
 }
+
+var (
+	// ErrDown is the error of requests that are decided without a call to Redis, since it is down.
+	ErrDown = errors.New("rratelimiter: Redis is down: the call was not sent")
+	// ErrTooManyWaiting is the error of requests that are denied at once, since the bound of waiters
+	// is reached.
+	ErrTooManyWaiting = errors.New("rratelimiter: too many requests are waiting for permits: raise MaxWaiting")
+)

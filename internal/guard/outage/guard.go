@@ -16,12 +16,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/engine"
+	"github.com/rratelimiter/rratelimiter/internal/inside"
 	"github.com/rratelimiter/rratelimiter/internal/policy"
+	"github.com/rratelimiter/rratelimiter/internal/receipt"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -55,6 +59,112 @@ func (g *Guard) SetDeadline(d time.Duration) { g.deadlines.Store(int64(d)) }
 // Deadline returns the deadline of calls and probes.
 func (g *Guard) Deadline() time.Duration { return time.Duration(g.deadlines.Load()) }
 
+// A request for permits of a limiter, its answer, and the call that gets it.
+
+// Forever is a wait that ends only with the request's context.
+const Forever = inside.Forever
+
+// Ask is a request for permits of a limiter.
+type Ask struct {
+	Limiter    Limiter
+	Each       bool  // the Answer has the decision of each policy, even of one alone
+	Permits    int64 // at least 1
+	Mode       limit.FailureMode
+	Wait       time.Duration // the longest wait in place of a denial; 0 for none, or Forever
+	MaxWaiting int           // bounds the requests that wait at once; 0 for no bound
+	// Paused returns how long a pause of outgoing calls still lasts; with redis, one that Redis does not know. It is
+	// nil for others.
+	Paused func(redis bool) time.Duration
+}
+
+// Answer is the result of a request, and its reasons. A Guard sets Result, Local, Decision, Each and
+// Err of the Outcome.
+type Answer struct {
+	limit.Outcome
+	Receipt receipt.Receipt // of the permits, if Result is Acquired
+
+	fromMemory bool // decided by a prefetch or a denial cache
+	paused     bool // denied by a pause that a server asked for
+}
+
+// Passes reports whether the request proceeds.
+func (a Answer) Passes() bool {
+	return a.Shadow || a.Result == limit.Acquired || a.Result == limit.FailedOpen
+}
+
+// RetryAfter returns the time after which a retry of a refused request may succeed, 0 for never.
+func (a Answer) RetryAfter() time.Duration {
+	switch a.Result {
+	case limit.FailedClosed:
+		return time.Second
+	case limit.Rejected:
+		return a.Decision.RetryAfter
+	}
+	return 0
+}
+
+// Answered returns an answer with a result and its reason.
+func Answered(r limit.Result, err error) (a Answer) {
+	a.Result, a.Err = r, err
+	return a
+}
+
+// pausedFor returns the denial of a request during a pause.
+func pausedFor(left time.Duration) (a Answer) {
+	a.Result, a.paused, a.Decision.RetryAfter = limit.Rejected, true, left
+	return a
+}
+
+// Decide decides a request. If Redis denies it and it may wait, it waits in the queue of its limiter. In a pause, or if a
+// local share denies it, it asks again at the time of the next try.
+func (g *Guard) Decide(ctx context.Context, q Ask) Answer {
+	begin, counted := time.Now(), false
+	a := g.try(ctx, q)
+	for q.Wait != 0 {
+		if q.Paused != nil && a.Passes() {
+			if left := q.Paused(a.Result == limit.Acquired && !a.Local); left > 0 {
+				// The pause began during the call or the wait, so the permit is too early: refund it. A permit
+				// that cannot be refunded is lost.
+				a.Receipt.Hold.Return()
+				_ = g.Settle(ctx, q, a, 0)
+				a = pausedFor(left)
+			}
+		}
+		after, left := a.Decision.RetryAfter, q.Wait
+		if q.Wait > 0 {
+			left = q.Wait - time.Since(begin)
+		}
+		queues := a.Err == nil && !a.paused // Redis has denied it
+		if a.Result != limit.Rejected || q.Wait > 0 && a.earliestGrant(q) > left || after <= 0 && !queues {
+			return a
+		}
+		if !counted {
+			defer g.waiting.Add(-1)
+			if n := g.waiting.Add(1); q.MaxWaiting > 0 && n > int64(q.MaxWaiting) {
+				a.Err = ErrTooManyWaiting
+				return a
+			}
+			counted = true
+		}
+		if queues {
+			if q.Wait > 0 {
+				left = max(1, left)
+			}
+			if a = g.waitInQueue(ctx, q, a, left); a.Result == limit.Rejected && !a.Local {
+				return a
+			}
+			continue
+		}
+		if err := a.sleep(ctx); err != nil {
+			canceled := Answered(limit.Canceled, err)
+			canceled.Decision, canceled.Each = a.Decision, a.Each
+			return canceled
+		}
+		a = g.try(ctx, q)
+	}
+	return a
+}
+
 // try asks once for a request: it is decided by a pause, by Redis, or without it by the mode. One that may
 // wait without a bound waits in the queue of its limiter.
 func (g *Guard) try(ctx context.Context, q Ask) (a Answer) {
@@ -86,6 +196,35 @@ func (g *Guard) take(ctx context.Context, q Ask) (a Answer, err error) {
 	ctx, stop := context.WithTimeout(ctx, g.Deadline())
 	defer stop()
 	return q.call(ctx, 0)
+}
+
+// call asks the limiter once, or waits in its queue for at most a time, or Forever. The answer to an error is Canceled
+// if no permits are free before the deadline of ctx, which is no failure to make a connection in time.
+func (q Ask) call(ctx context.Context, wait time.Duration) (a Answer, err error) {
+	h, err := handleOf(q.Limiter)
+	if err != nil {
+		return a, err
+	}
+	ask, r := engine.Ask{Permits: q.Permits, Detail: true, Each: q.Each, Receipt: true}, engine.Result{}
+	if wait == 0 {
+		err = h.Try(ctx, ask, &r)
+	} else {
+		end, deadline := time.Now().Add(wait), time.Time{}
+		if wait != Forever {
+			deadline = end
+		}
+		r.Allowed, err = h.Wait(ctx, ask, deadline, &r)
+		_, ends := ctx.Deadline()
+		if ends && ctx.Err() == nil && isTimeout(err) && (wait == Forever || time.Now().Before(end)) {
+			a.Result = limit.Canceled
+		}
+	}
+	a.Decision, a.fromMemory = rratelimiter.Decision(r.Answer), r.From != engine.FromRedis
+	for _, part := range r.Parts {
+		a.Each = append(a.Each, rratelimiter.Decision(part))
+	}
+	a.Receipt = receipt.Receipt{Permits: q.Permits, Refund: r.Refund, Hold: r.Hold}
+	return a, err
 }
 
 // answered records the answer to a request, and sets its result.
@@ -188,3 +327,53 @@ func (g *Guard) Settle(ctx context.Context, q Ask, a Answer, cost int64) error {
 
 // Down reports whether the node of a limiter is down.
 func (g *Guard) Down(l Limiter) bool { return g.breakerOf(l).isDown() }
+
+// Limiter is a limiter of requests.
+type Limiter = limit.Joinable
+
+// handleOf returns the handle of a limiter, or the error of one that is zero.
+func handleOf(l Limiter) (inside.Handle, error) {
+	if h, ok := l.(inside.Handle); ok {
+		return h, nil
+	}
+	if h, ok := inside.Of[inside.Handle](l); ok {
+		return h, nil
+	}
+	return nil, fmt.Errorf("%w: open the limiter: a %T is zero", rratelimiter.ErrNoClient, l)
+}
+
+// IsNil reports whether l is nil or holds a nil pointer.
+func IsNil(l Limiter) bool {
+	v := reflect.ValueOf(l)
+	return l == nil || v.Kind() == reflect.Pointer && v.IsNil()
+}
+
+// chargeOf returns the call that charges more permits, nil if the limiter has none.
+func chargeOf(l Limiter) receipt.Charge {
+	if h, err := handleOf(l); err == nil {
+		return h.ChargeMore()
+	}
+	return nil
+}
+
+// CanCharge reports whether a limiter can charge more permits than a call has taken.
+func CanCharge(l Limiter) bool { return chargeOf(l) != nil }
+
+// CheckLimiter returns the error with which every call of a limiter fails. It sends nothing to Redis.
+func CheckLimiter(l Limiter) error {
+	h, err := handleOf(l)
+	if err != nil {
+		return err
+	}
+	// A call whose context has ended reports invalid arguments first.
+	if err := h.Try(ended, engine.Ask{Permits: 1}, new(engine.Result)); !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
+var ended = func() context.Context {
+	ctx, end := context.WithCancel(context.Background())
+	end()
+	return ctx
+}()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/hold"
+	"github.com/rratelimiter/rratelimiter/internal/inside"
 	"github.com/rratelimiter/rratelimiter/internal/policy"
 	"github.com/rratelimiter/rratelimiter/internal/receipt"
 	"github.com/rratelimiter/rratelimiter/limit"
@@ -204,6 +205,32 @@ func sharesOf(l Limiter, share float64) (keys []bucketKey, shapes []shape) {
 		keys, shapes = append(keys, bucketKey{m.Name, d.Key}), append(shapes, shapeOf(d, share))
 	}
 	return keys, shapes
+}
+
+// membersOf returns the limiter of each policy of a limiter, none for an invalid one.
+func membersOf(l Limiter) []inside.Member {
+	h, err := handleOf(l)
+	if err != nil {
+		return nil
+	}
+	return h.Members()
+}
+
+// policyOf returns the policy of a member, with the initial rate of one of Redisson's layout; nil if it is unknown.
+func policyOf(m inside.Member) limit.Policy {
+	if m.Permits > 0 {
+		return limit.SlidingLog{Permits: m.Permits, Interval: m.Interval}
+	}
+	p, _ := m.Policy.(limit.Policy)
+	return p
+}
+
+// PoliciesOf returns the policies that a limiter was opened with, nil for one that is unknown.
+func PoliciesOf(l Limiter) (all []limit.Policy) {
+	for _, m := range membersOf(l) {
+		all = append(all, policyOf(m))
+	}
+	return all
 }
 
 // shape is a share of a policy as a token bucket. The bucket starts full and gets one permit in

@@ -3,6 +3,7 @@ package outage
 import (
 	"context"
 	"errors"
+	"net"
 	"slices"
 	"time"
 
@@ -13,56 +14,6 @@ import (
 // localPoll is the time after which a request that waits for this process, in its share of the limit or
 // in a pause, asks Redis again.
 const localPoll = time.Second
-
-// Decide decides a request. If Redis denies it and it may wait, it waits in the queue of its limiter. In a pause, or if a
-// local share denies it, it asks again at the time of the next try.
-func (g *Guard) Decide(ctx context.Context, q Ask) Answer {
-	begin, counted := time.Now(), false
-	a := g.try(ctx, q)
-	for q.Wait != 0 {
-		if q.Paused != nil && a.Passes() {
-			if left := q.Paused(a.Result == limit.Acquired && !a.Local); left > 0 {
-				// The pause began during the call or the wait, so the permit is too early: refund it. A permit
-				// that cannot be refunded is lost.
-				a.Receipt.Hold.Return()
-				_ = g.Settle(ctx, q, a, 0)
-				a = pausedFor(left)
-			}
-		}
-		after, left := a.Decision.RetryAfter, q.Wait
-		if q.Wait > 0 {
-			left = q.Wait - time.Since(begin)
-		}
-		queues := a.Err == nil && !a.paused // Redis has denied it
-		if a.Result != limit.Rejected || q.Wait > 0 && a.earliestGrant(q) > left || after <= 0 && !queues {
-			return a
-		}
-		if !counted {
-			defer g.waiting.Add(-1)
-			if n := g.waiting.Add(1); q.MaxWaiting > 0 && n > int64(q.MaxWaiting) {
-				a.Err = ErrTooManyWaiting
-				return a
-			}
-			counted = true
-		}
-		if queues {
-			if q.Wait > 0 {
-				left = max(1, left)
-			}
-			if a = g.waitInQueue(ctx, q, a, left); a.Result == limit.Rejected && !a.Local {
-				return a
-			}
-			continue
-		}
-		if err := a.sleep(ctx); err != nil {
-			canceled := Answered(limit.Canceled, err)
-			canceled.Decision, canceled.Each = a.Decision, a.Each
-			return canceled
-		}
-		a = g.try(ctx, q)
-	}
-	return a
-}
 
 // earliestGrant returns the time before which a denied request is not granted. It leaves out permits that are
 // held, whose RetryAfter is a guess.
@@ -127,4 +78,10 @@ func (a Answer) sleep(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// isTimeout reports whether a wait has ended, and not the time to make a connection.
+func isTimeout(err error) bool {
+	var dialed *net.OpError
+	return errors.Is(err, context.DeadlineExceeded) && !errors.As(err, &dialed)
 }

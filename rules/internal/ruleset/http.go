@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 
@@ -113,4 +114,17 @@ func (s *File) uriOf(r *http.Request) (u uri, err error) {
 		return uri{}, identity.Invalidf("rules: the host %q of the URI is invalid", rulefile.Clip(u.host))
 	}
 	return u, nil
+}
+
+func (r *Request) setMethod(method string) {
+	r.Method = strings.ToUpper(method) // some servers ignore the case
+	r.otherMethod = r.Method != method
+}
+
+func (r *Request) addHost(host string) {
+	name := httptarget.Host(host)
+	r.otherHost = r.otherHost || name != httptarget.WithoutPort(host)
+	if !slices.Contains(r.Hosts, name) {
+		r.Hosts = append(r.Hosts, name)
+	}
 }

@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"slices"
 	"strings"
 
 	"github.com/rratelimiter/rratelimiter/httplimit"
@@ -31,19 +30,6 @@ type Request struct {
 	otherHost   bool             // a host was
 	fields      *httptarget.Fields
 	values      map[string]*values
-}
-
-func (r *Request) setMethod(method string) {
-	r.Method = strings.ToUpper(method) // some servers ignore the case
-	r.otherMethod = r.Method != method
-}
-
-func (r *Request) addHost(host string) {
-	name := httptarget.Host(host)
-	r.otherHost = r.otherHost || name != httptarget.WithoutPort(host)
-	if !slices.Contains(r.Hosts, name) {
-		r.Hosts = append(r.Hosts, name)
-	}
 }
 
 // methodKey returns the method as a key, and whether it was sent in this spelling.
