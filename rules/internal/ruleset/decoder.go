@@ -29,16 +29,6 @@ func (d *decoder) flag(n *rulefile.Node) {
 	}
 }
 
-// printable decodes a name that clients may see.
-func (d *decoder) printable(n *rulefile.Node) string {
-	text, ok := d.Text(n, "a text, a name")
-	if ok && !rulefile.IsPrintable(text) {
-		d.Fail(n, "the name %q has bytes that are not printable ASCII, which headers cannot show", rulefile.Clip(text))
-		return ""
-	}
-	return text
-}
-
 type headerName string
 
 func (*headerName) Want() string { return "a text, the header that proxies write" }

@@ -33,8 +33,6 @@ type keyPart struct {
 	name string // of the header or the wildcard, the constant, or the text of a cookie or query
 }
 
-func (p keyPart) isQuery() bool { return p.kind == "query" }
-
 func (*keyPart) Want() string {
 	return "a text: ip, header:NAME, hashed_header:NAME, cookie:NAME, query:NAME, path:WILDCARD, method, " +
 		"constant:TEXT or all"

@@ -83,7 +83,11 @@ func (d *decoder) limit(n *rulefile.Node, kind string, into *limits) {
 	} else if !d.Fields(n, &file) {
 		return
 	}
-	name := d.printable(file.Name)
+	name, ok := d.Text(file.Name, "a text, a name")
+	if ok && !rulefile.IsPrintable(name) {
+		d.Fail(file.Name, "the name %q has bytes that are not printable ASCII, which headers cannot show", rulefile.Clip(name))
+		name = ""
+	}
 	if file.Redisson != nil {
 		into.redisson = append(into.redisson, d.redisson(n, &file, name))
 		return

@@ -343,21 +343,19 @@ func (d *decoder) condition(n *rulefile.Node) *condition {
 	case file.GRPC != nil:
 		d.grpc(file.GRPC, c)
 	case file.Pattern != nil:
-		if c.pattern = d.pattern(file.Pattern); c.methods != nil && !slices.ContainsFunc(c.methods, c.mayHave) {
+		if text, ok := d.Text(file.Pattern, wantPattern); ok {
+			c.pattern, _ = d.parsePattern(file.Pattern, "pattern", text)
+		}
+		if c.methods != nil && !slices.ContainsFunc(c.methods, c.mayHave) {
 			d.Fail(n, "no request is of the pattern's method %s and of one in methods: name methods once", c.method)
 		}
 	}
-	d.checkHeaders(n, c)
-	return c
-}
-
-func (d *decoder) pattern(n *rulefile.Node) pattern {
-	text, ok := d.Text(n, "a text, a pattern like POST /login, /users/{id} or api.example.com/")
-	if !ok {
-		return anyPath
+	for _, h := range c.headers {
+		if c.rpc && slices.Contains(takenOutOfCalls, string(h.name)) {
+			d.Fail(n, "grpc-go takes the header %s out of a call: no call matches", h.name)
+		}
 	}
-	p, _ := d.parsePattern(n, "pattern", text)
-	return p
+	return c
 }
 
 // parsePattern parses a pattern, and reports whether requests can match it.
@@ -376,7 +374,10 @@ func (d *decoder) parsePattern(n *rulefile.Node, kind, text string) (pattern, bo
 	return p, true
 }
 
-const wantGRPC = "a text, a method like /shop.Orders/Create or /shop.Orders/*, or * for all"
+const (
+	wantPattern = "a text, a pattern like POST /login, /users/{id} or api.example.com/"
+	wantGRPC    = "a text, a method like /shop.Orders/Create or /shop.Orders/*, or * for all"
+)
 
 var anyPath = pattern{end: endRest}
 
@@ -445,12 +446,3 @@ func (r *clientRanges) UnmarshalNode(d *rulefile.Decoder, n *rulefile.Node) {
 
 // takenOutOfCalls are headers that grpc-go does not leave in the metadata of a call.
 var takenOutOfCalls = []string{"Grpc-Encoding", "Grpc-Message", "Grpc-Status", "Grpc-Timeout"}
-
-// checkHeaders reports headers that no call of gRPC has.
-func (d *decoder) checkHeaders(n *rulefile.Node, c *condition) {
-	for _, h := range c.headers {
-		if c.rpc && slices.Contains(takenOutOfCalls, string(h.name)) {
-			d.Fail(n, "grpc-go takes the header %s out of a call: no call matches", h.name)
-		}
-	}
-}

@@ -44,7 +44,10 @@ func (d *decoder) document(s *File) {
 	d.allowSlashes, d.address = s.allowSlashes, s.address
 	s.forwarded = forwardedHeaders{"X-Forwarded-Method", "X-Forwarded-Host", "X-Forwarded-Uri"}
 	d.Fields(file.ForwardAuth, &s.forwarded)
-	defaults := d.readDefaults(file.Defaults)
+	defaults := new(defaultsFile)
+	d.Fields(file.Defaults, defaults)
+	d.skip(defaults.Skip) // reports their problems once
+	d.RatedPolicy(defaults.Policy, nil, defaultPolicy)
 	switch {
 	case len(d.Problems) > 0: // problems of the rules could be consequences
 	case file.Rules == nil && isMapping:
@@ -97,15 +100,6 @@ func (p *proxy) UnmarshalText(text []byte) error {
 		return nil
 	}
 	return p.Range.UnmarshalText(text)
-}
-
-// readDefaults decodes the defaults, and reports their problems once.
-func (d *decoder) readDefaults(n *rulefile.Node) *defaultsFile {
-	defaults := new(defaultsFile)
-	d.Fields(n, defaults)
-	d.skip(defaults.Skip)
-	d.RatedPolicy(defaults.Policy, nil, defaultPolicy)
-	return defaults
 }
 
 // rulesOf decodes the rules, whose names must be unique.
@@ -193,14 +187,17 @@ func (s *File) Address() httplimit.Address { return s.address }
 
 func (s *File) build() {
 	for i, r := range s.rules {
-		s.usesPaths = s.usesPaths || !r.settings.Shadow && r.usesPaths()
-		s.usesHosts = s.usesHosts || !r.settings.Shadow && r.usesHosts()
-		s.usesQueries = s.usesQueries || !r.settings.Shadow && slices.ContainsFunc(r.key, keyPart.isQuery)
+		enforced, bans := !r.settings.Shadow, r.onlyBans()
+		s.usesPaths = s.usesPaths || enforced && len(r.skip.paths) > 0
+		s.usesQueries = s.usesQueries ||
+			enforced && slices.ContainsFunc(r.key, func(p keyPart) bool { return p.kind == "query" })
 		for _, c := range r.conditions {
+			s.usesPaths = s.usesPaths || enforced && !c.rpc && !c.anyOf()
+			s.usesHosts = s.usesHosts || enforced && c.host != ""
 			if c.rpc {
-				s.grpc.add(i, r.onlyBans(), c)
+				s.grpc.add(i, bans, c)
 			} else {
-				s.http.add(i, r.onlyBans(), c)
+				s.http.add(i, bans, c)
 			}
 		}
 	}
@@ -224,15 +221,6 @@ type rule struct {
 	settings   settings
 	cost       cost
 	skip       skip
-}
-
-func (r *rule) usesPaths() bool {
-	return len(r.skip.paths) > 0 ||
-		slices.ContainsFunc(r.conditions, func(c *condition) bool { return !c.rpc && !c.anyOf() })
-}
-
-func (r *rule) usesHosts() bool {
-	return slices.ContainsFunc(r.conditions, func(c *condition) bool { return c.host != "" })
 }
 
 func (r *rule) allLimits() []*limits {
