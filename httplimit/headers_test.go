@@ -8,7 +8,6 @@ import (
 	"net/http/httptest"
 	"regexp"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -118,18 +117,6 @@ func TestSpread_HeaderStyles_DelayResetButNotWindow(t *testing.T) {
 			assert.Equal(t, []string{`"10s";r=0;t=10, "hour";r=4;t=10`}, h["Ratelimit"], "spread %v", spread)
 			assert.Equal(t, after, h.Get("Retry-After"))
 		}
-	})
-}
-
-func TestHeaders_LocalShare_ShowTheShare(t *testing.T) {
-	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
-		bucket := limit.TokenBucket{Capacity: 40, Refill: 20, Interval: time.Minute}
-		handler := httplimit.Middleware(perIP(client, hour(10), bucket), httplimit.OnFailure(limit.Local(0.1)))(ok)
-		f.Latency.Store(int64(time.Minute))
-		w := serve(handler, request())
-		assert.Equal(t, []string{`"hour";q=1;w=3600, "bucket";q=4;w=120`}, w.Header()["Ratelimit-Policy"])
-		assert.Equal(t, []string{`"hour";r=0;t=3600, "bucket";r=3;t=30`}, w.Header()["Ratelimit"])
-		assert.Contains(t, serve(handler, request()).Body.String(), `"violated-policies":["hour"]`)
 	})
 }
 
@@ -323,27 +310,6 @@ func parse(f *redistest.Fixture, text string) (r int64, t time.Duration) {
 	require.NoError(f, err)
 	seconds, _ := strconv.Atoi(found[2])
 	return r, time.Duration(seconds) * time.Second
-}
-
-// The denied request took nothing, so the permits of a sliding log are those of earlier requests.
-func TestRateLimit_AnotherPolicyDenies_LeavesUnknownWindowOut(t *testing.T) {
-	for _, policy := range []limit.Policy{
-		limit.SlidingLog{Permits: 10, Interval: 20 * time.Second},
-		limit.SlidingWindow{Permits: 10, Interval: 20 * time.Second},
-	} {
-		guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
-			cost := int64(1)
-			handler := httplimit.Middleware(perIP(client, hour(3), policy),
-				httplimit.Cost(func(*http.Request) int64 { return cost }))(ok)
-			require.Equal(t, 200, serve(handler, request()).Code)
-			time.Sleep(10 * time.Second)
-			require.Equal(t, 200, serve(handler, request()).Code)
-			cost = 2 // of 1 that is left in the hour
-			w := serve(handler, request())
-			require.Equal(t, 429, w.Code)
-			assert.True(t, strings.HasSuffix(w.Header().Get("RateLimit"), `"20s";r=8`), w.Header().Get("RateLimit"))
-		})
-	}
 }
 
 // TestHeaders_LongestReset_IsInTheFuture: the time until a bucket is full may be the longest duration.

@@ -54,19 +54,6 @@ func TestMiddleware_EqualNamesInAChain_AreNumbered(t *testing.T) {
 	})
 }
 
-// TestHeaders_EqualNamesOfOneLimiter_AreNumbered, as those of limiters one after another.
-func TestHeaders_EqualNamesOfOneLimiter_AreNumbered(t *testing.T) {
-	guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
-		own := limit.Named("hour", limit.SlidingLog{Permits: 1, Interval: time.Minute})
-		day := limit.Named("hour", limit.FixedWindow{Permits: 3, Interval: 24 * time.Hour})
-		handler := named(client, "web", hour(9), own, day)(ok)
-		h := serve(handler, request()).Header()
-		assert.Equal(t, []string{`"hour-3";q=9;w=3600, "hour";q=1;w=60, "hour-2";q=3;w=86400`}, h["Ratelimit-Policy"])
-		assert.Equal(t, []string{`"hour-3";r=8;t=3600, "hour";r=0;t=60, "hour-2";r=2;t=86400`}, h["Ratelimit"])
-		assert.Contains(t, serve(handler, request()).Body.String(), `"violated-policies":["hour"]`)
-	})
-}
-
 // TestHeaders_ManyNamesUpstream_CostBoundedWork: an upstream may send thousands of names. The code that reads
 // text copies it, so the allocated bytes count the work.
 func TestHeaders_ManyNamesUpstream_CostBoundedWork(t *testing.T) {
