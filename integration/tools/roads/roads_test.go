@@ -32,10 +32,10 @@ var ceilings = []struct {
 	{"Limiter.TryAcquire", 33, 12},
 	{"Keyed.TryAcquire, context that ends", 34, 8},
 	{"Acquire, which waits", 94, 14},
-	{"httplimit.Middleware(Each), a request", 110, 19},
-	{"rules, a reload", 109, 19},
-	{"rules, a file compiled for a middleware", 55, 22},
-	{"rules, a request", 137, 27},
+	{"httplimit.Middleware(Each), a request", 104, 19},
+	{"rules, a reload", 99, 19},
+	{"rules, a file compiled for a middleware", 54, 21},
+	{"rules, a request", 130, 26},
 }
 
 // The most stack that a lone call uses until it reaches the Redis client.
