@@ -97,7 +97,7 @@ func (c *chooser[R]) Choose(r R) (R, []gate.Visit[R]) {
 	for i, one := range calls {
 		to := &visits[i]
 		to.Settings, to.Description, to.Ask.Limiter, to.Ask.Permits = one.settings, one.description, one.limiter, one.cost
-		to.Banned, to.Outcome.Limiter, to.Outcome.Err = one.ban != "", one.ban, one.err
+		to.Banned, to.Limiter, to.Outcome.Err = one.ban != "", one.ban, one.err
 		rules = append(rules, one.rules...)
 	}
 	if log := slog.Default(); log.Enabled(context.Background(), slog.LevelDebug) {
