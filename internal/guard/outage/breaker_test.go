@@ -302,7 +302,7 @@ func TestBreaker_RandomOutages_EndAndAreReportedInTurn(t *testing.T) {
 			b := g.breakerOf(m)
 			assert.Zero(t, b.prober)
 			assert.EqualValues(t, nodeUp, b.state.Load())
-			assert.Empty(t, g.waiters.all)
+			assert.Empty(t, g.waiters.on)
 			assert.EqualValues(t, 0, g.waiting.Load())
 			assert.Zero(t, m.overlaps.Load(), "probes at a time")
 			for i, change := range reports.changes {

@@ -4,23 +4,30 @@ package outage
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 )
 
-// waiters are the requests that wait. While there are any, a timer checks their nodes.
+// waiters are the requests that wait, by their nodes. While there are any, a timer checks these nodes, which takes as
+// long for many requests as for one.
 type waiters struct {
-	mu  sync.Mutex
-	all map[*waiter]bool // nil if the timer does not run
+	mu sync.Mutex
+	on map[*breaker]*nodeWaits // nil if the timer does not run
+}
+
+// nodeWaits are the requests that wait for a node, by the slots of a version or of an earlier one.
+type nodeWaits struct {
+	all   map[*waiter]bool
+	slots uint64
 }
 
 type waiter struct {
 	target
 	since time.Time
 	end   context.CancelCauseFunc
-
-	on    *breaker // of its node by the slots of a version; the lock of the waiters guards both
-	slots uint64
+	on    *breaker // the lock of the waiters guards it
 }
 
 // whileUp returns a context that ends with the cause ErrDown when the node of a limiter is down, which may
@@ -28,71 +35,110 @@ type waiter struct {
 // deadline of silence, one of the probe, and two pauses of a third each. stop ends the context.
 func (g *Guard) whileUp(ctx context.Context, l Limiter) (up context.Context, stop func()) {
 	up, end := context.WithCancelCause(ctx)
-	on, list := g.breakerOf(l), &g.waiters
-	w := &waiter{target: target{ctx, l}, since: time.Now(), end: end, on: on, slots: on.node.slots()}
+	w, on, list := &waiter{target: target{ctx, l}, since: time.Now(), end: end}, g.breakerOf(l), &g.waiters
 	list.mu.Lock()
 	defer list.mu.Unlock()
-	if list.all == nil {
-		list.all = make(map[*waiter]bool)
+	if list.on == nil {
+		list.on = make(map[*breaker]*nodeWaits)
 		time.AfterFunc(g.Deadline()/3, g.checkWaiters)
 	}
-	list.all[w] = true
+	list.addLocked(w, on)
 	return up, func() {
 		list.mu.Lock()
-		delete(list.all, w)
+		list.removeLocked(w)
 		list.mu.Unlock()
 		end(nil)
 	}
+}
+
+// addLocked adds a waiter to those of a node. The lock is held.
+func (l *waiters) addLocked(w *waiter, on *breaker) {
+	if l.on[on] == nil {
+		l.on[on] = &nodeWaits{make(map[*waiter]bool), on.node.slots()}
+	}
+	l.on[on].all[w], w.on = true, on
+}
+
+// removeLocked removes a waiter, and reports whether it was there. The lock is held.
+func (l *waiters) removeLocked(w *waiter) bool {
+	of := l.on[w.on]
+	if of == nil || !of.all[w] {
+		return false
+	}
+	if delete(of.all, w); len(of.all) == 0 {
+		delete(l.on, w.on)
+	}
+	return true
 }
 
 // end ends the waits for a node that is down, of those that began before a time.
 func (l *waiters) end(on *breaker, before time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for w := range l.all {
-		if w.on == on && w.since.Before(before) {
-			delete(l.all, w)
-			w.end(ErrDown)
+	if of := l.on[on]; of != nil {
+		for w := range of.all {
+			if w.since.Before(before) {
+				l.removeLocked(w)
+				w.end(ErrDown)
+			}
 		}
 	}
+}
+
+// anyOf returns a waiter of a node, nil if there is none.
+func (l *waiters) anyOf(on *breaker) *waiter {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if of := l.on[on]; of != nil {
+		for w := range of.all {
+			return w
+		}
+	}
+	return nil
 }
 
 // checkWaiters checks the nodes of all waiters, and sets the timer again while there are any. It ends the waits for a
 // node that is down, and has been since they began: a probe may be about to end the outage. A node that is silent is
 // probed.
 func (g *Guard) checkWaiters() {
+	g.moveWaiters()
 	list, pause := &g.waiters, g.Deadline()/3
-	var moved []*waiter                 // the slots have changed since their node was looked up
-	nodes := make(map[*breaker]*waiter) // one of those that wait for each
 	list.mu.Lock()
-	for w := range list.all {
-		if w.slots != w.on.node.slots() {
-			moved = append(moved, w)
-		} else if nodes[w.on] == nil {
-			nodes[w.on] = w
-		}
-	}
-	ended := len(list.all) == 0
-	if ended {
-		list.all = nil
+	nodes := slices.Collect(maps.Keys(list.on))
+	if len(nodes) == 0 {
+		list.on = nil
 	}
 	list.mu.Unlock()
-	if ended {
+	if len(nodes) == 0 {
 		return
 	}
-	for _, w := range moved {
-		slots := w.on.node.slots()
-		on := g.breakerOf(w.limiter) // by methods of the user's, so without the lock
-		list.mu.Lock()
-		w.on, w.slots = on, slots
-		list.mu.Unlock()
-		nodes[on] = w
-	}
-	for b, w := range nodes {
+	for _, b := range nodes {
 		if b.isDown() {
 			list.end(b, time.Now().Add(-pause))
 		}
-		b.verify(w.ctx, w.limiter)
+		if w := list.anyOf(b); w != nil {
+			b.verify(w.ctx, w.limiter)
+		}
 	}
 	time.AfterFunc(pause, g.checkWaiters)
+}
+
+// moveWaiters moves the waiters whose calls go to another node, once the slots have changed.
+func (g *Guard) moveWaiters() {
+	list, moved := &g.waiters, []*waiter(nil)
+	list.mu.Lock()
+	for b, of := range list.on {
+		if slots := b.node.slots(); slots != of.slots {
+			of.slots, moved = slots, slices.AppendSeq(moved, maps.Keys(of.all))
+		}
+	}
+	list.mu.Unlock()
+	for _, w := range moved {
+		on := g.breakerOf(w.limiter) // by methods of the user's, so without the lock
+		list.mu.Lock()
+		if on != w.on && list.removeLocked(w) {
+			list.addLocked(w, on)
+		}
+		list.mu.Unlock()
+	}
 }

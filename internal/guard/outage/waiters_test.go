@@ -59,9 +59,30 @@ func TestWaiters_Many_CostNoMoreThanOne(t *testing.T) {
 		for _, at := range ended {
 			assert.Equal(t, down, at)
 		}
-		assert.Empty(t, g.waiters.all)
+		assert.Empty(t, g.waiters.on)
 		time.Sleep(2 * probeIdle)
 	})
+}
+
+// TestWaiters_Many_CheckTakesAsLongAsOfOne: it runs three times in each deadline.
+func TestWaiters_Many_CheckTakesAsLongAsOfOne(t *testing.T) {
+	check := func(many int) time.Duration {
+		g, l := New(time.Hour, nil), newHangs()
+		b := g.breakerOf(l)
+		b.lastAnswer.Store(b.now())
+		for range many {
+			_, stop := g.whileUp(t.Context(), l)
+			defer stop()
+		}
+		fastest := time.Hour
+		for range 30 {
+			begin := time.Now()
+			g.checkWaiters()
+			fastest = min(fastest, time.Since(begin))
+		}
+		return fastest
+	}
+	assert.Less(t, check(20_000), 100*check(1))
 }
 
 // TestWaiters_SlotMoves_NewNodeCounts: another master takes the slot while a request waits, and hangs later.
