@@ -23,6 +23,7 @@ type prefetchSet struct {
 	prefetches     []activePrefetch // the oldest first
 	newest         activePrefetch   // that arrived, also once it is used up: decisions report its numbers
 	free           int64            // permits that are free in Redis, by the last reply, less those granted since
+	taken          int64            // permits that calls were granted since the newest prefetch
 	demanded       int64            // permits requested since spanBegan
 	demandedBefore int64            // permits requested in the span before that
 	spanBegan      time.Time
@@ -179,7 +180,7 @@ func (h *prefetchSet) grantUpTo(result *Result, most int64) {
 func (h *prefetchSet) parts(now time.Time) []Answer {
 	parts, left := slices.Clone(h.newest.Parts), h.unused(now)
 	for i := range parts {
-		parts[i].Remaining = min(max(0, parts[i].Remaining+h.free-h.newest.Free)+left, max(parts[i].Remaining, parts[i].Limit))
+		parts[i].Remaining = min(max(0, parts[i].Remaining-h.taken)+left, max(parts[i].Remaining, parts[i].Limit))
 		parts[i].ResetAfter = max(0, parts[i].ResetAfter-now.Sub(h.newest.sent))
 	}
 	return parts
@@ -253,6 +254,7 @@ func (h *prefetchSet) plan(b *Batch) {
 // store counts the permits of a call, and stores its prefetch if it asked for one, or refunds it if it must not be
 // used.
 func (h *prefetchSet) store(b *Batch) {
+	h.taken += b.Granted
 	switch {
 	case b.err != nil || b.Forecast == nil:
 		h.free -= b.Granted
@@ -292,7 +294,7 @@ func (h *prefetchSet) add(b *Batch, fetch *transfer) (refunded bool) {
 		h.returnUnused(&s, fetch)
 		return true
 	}
-	h.prefetches, h.newest, h.free = append(h.prefetches, s), s, s.Free
+	h.prefetches, h.newest, h.free, h.taken = append(h.prefetches, s), s, s.Free, 0
 	h.timer.Reset(h.next(now))
 	return false
 }

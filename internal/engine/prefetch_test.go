@@ -57,7 +57,7 @@ func TestPrefetch_SeveralPrefetches_NumbersAreOfTheNewest(t *testing.T) {
 				now.Add(-time.Second)},
 		)
 		h := e.prefetches
-		h.newest, h.free, h.fetch = h.prefetches[1], 848, new(transfer)
+		h.newest, h.free, h.taken, h.fetch = h.prefetches[1], 848, 2, new(transfer)
 		var answer Result
 		require.True(t, l.fromPrefetch(Ask{Permits: 3, Detail: true}, &answer))
 		assert.Equal(t, Answer{Allowed: true, Limit: 1000, Remaining: 848 + 17 + 50, ResetAfter: 59 * time.Second},
@@ -67,6 +67,24 @@ func TestPrefetch_SeveralPrefetches_NumbersAreOfTheNewest(t *testing.T) {
 			assert.Equal(t, []Answer{{Allowed: true, Limit: 1000, Remaining: 848 + left, ResetAfter: 59 * time.Second},
 				{Allowed: true, Limit: 900, Remaining: 5 + left, ResetAfter: 59 * time.Second}}, answer.Parts)
 		}
+	})
+}
+
+// TestPrefetch_OnePartRefills_OtherHasNoMore: what is free in all parts grows with the one that has the fewest.
+func TestPrefetch_OnePartRefills_OtherHasNoMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, e := prefetched()
+		h := e.prefetches
+		h.fetch = h.transfers().begin(l.DependsOn)
+		store := func(b *Batch, free int64) {
+			b.Sent, b.Forecast = time.Now(), &view{free: free}
+			time.Sleep(time.Millisecond)
+			h.store(b)
+		}
+		store(&Batch{Prefetch: Prefetch{Span: time.Hour, Lasts: time.Hour, Granted: 4,
+			Parts: []Answer{{Limit: 10}, {Limit: 1000, Remaining: 500}}}}, 0)
+		store(&Batch{Outcome: Outcome{Granted: 5}}, 5)
+		assert.EqualValues(t, 500-5+4, h.parts(time.Now())[1].Remaining)
 	})
 }
 
