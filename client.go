@@ -275,4 +275,4 @@ func (c *Client) Flush(ctx context.Context) error {
 }
 
 // nowText returns the time as an argument of a script.
-func (c *Client) nowText() string { return timeText(c.engine.Now()) }
+func (c *Client) nowText() string { return c.timeText(c.engine.Now()) }

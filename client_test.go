@@ -52,6 +52,19 @@ func TestNew_SeveralClocks_LastOneIsUsed(t *testing.T) {
 	assert.NotEmpty(t, New(nil, WithServerTime(), WithClock(nil)).nowText())
 }
 
+// TestWithClock_BeginsAtTheZeroTime_DatesAllCalls: as the clock of a test may.
+func TestWithClock_BeginsAtTheZeroTime_DatesAllCalls(t *testing.T) {
+	withRedis(t, func(t *testing.T, f *fixture) {
+		var now time.Time
+		l := f.limiter(Rate{Permits: 1, Interval: time.Second}, WithClock(func() time.Time { return now }))
+		for range 3 {
+			f.RequireGranted(l, 1)
+			f.RequireFalse(l.TryAcquire(t.Context(), 1))
+			now = now.Add(time.Second)
+		}
+	})
+}
+
 func TestWithClock_ClockJumpsBack_WindowIsKept(t *testing.T) {
 	withRedis(t, func(t *testing.T, f *fixture) {
 		var skew time.Duration

@@ -44,9 +44,9 @@ func (p *protocol) namedKeys(all bool) []string {
 // the server's clock.
 const timeArg = 0
 
-// timeText returns a time of engine.Now as an argument of a script.
-func timeText(now time.Time) string {
-	if now.IsZero() {
+// timeText returns a time of engine.Now as an argument of a script. The program's clock may begin at the zero Time.
+func (c *Client) timeText(now time.Time) string {
+	if c.engine.ServerTime() {
 		return ""
 	}
 	return strconv.FormatInt(now.UnixMilli(), 10)
@@ -67,7 +67,7 @@ const (
 func (p *protocol) Prepare(b *engine.Batch, now time.Time) {
 	total, detail := b.Wants()
 	prefetches := b.Prefetch.Span > 0
-	seen, at := p.hint().rate.Load(), timeText(now)
+	seen, at := p.hint().rate.Load(), p.client.timeText(now)
 	switch b.Script, b.Keys = acquireScript, p.keys[:sharedKeys]; {
 	case seen.perClient: // see namedKeys
 		b.Keys = p.keys[:]

@@ -88,7 +88,7 @@ func callOf(b *engine.Batch) call {
 // fixed appends the time and the epoch of a call, if its script reads them.
 func (p *plan) fixed(timed, epochs bool, args []string, now time.Time) []string {
 	at := make([]byte, 0, 32)
-	if timed && !now.IsZero() { // else the server's clock is used
+	if timed && !p.client.Engine.ServerTime() { // the program's clock may begin at the zero Time
 		at = strconv.AppendInt(at, now.UnixMicro(), 10)
 	}
 	switch {

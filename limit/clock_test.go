@@ -13,25 +13,27 @@ import (
 
 // TestClock_Before1970_TimeStandsStill: such a clock writes states that other calls can read.
 func TestClock_Before1970_TimeStandsStill(t *testing.T) {
-	for _, p := range everyPolicy {
-		f := newClocked(t)
-		f.back = true
-		f.setClock(time.Date(1969, time.July, 20, 20, 17, 40, 0, time.UTC).UnixMicro())
-		l := New(f.client, "name", p)
-		for _, want := range []int64{8, 6} {
-			d := redistest.Result(t, l.Take, 2)
-			assert.True(t, d.Allowed, "%T", p)
-			assert.Equal(t, want, d.Remaining, "%T", p)
-			f.advance(24 * time.Hour)
+	for _, at := range []time.Time{{}, time.Date(1969, time.July, 20, 20, 17, 40, 0, time.UTC)} {
+		for _, p := range everyPolicy {
+			f := newClocked(t)
+			f.back = true
+			f.setClock(at.UnixMicro())
+			l := New(f.client, "name", p)
+			for _, want := range []int64{8, 6} {
+				d := redistest.Result(t, l.Take, 2)
+				assert.True(t, d.Allowed, "%T", p)
+				assert.Equal(t, want, d.Remaining, "%T", p)
+				f.advance(24 * time.Hour)
+			}
+			if _, held := p.(InFlight); !held {
+				require.NoError(t, l.Release(t.Context(), 1), "%T", p)
+			}
+			f.setClock(begin)
+			if isWindow(p) { // the clock of Redis ends it
+				f.redis.FastForward(366 * 24 * time.Hour)
+			}
+			assert.True(t, redistest.Result(t, l.Take, 10).Allowed, "%T", p)
 		}
-		if _, held := p.(InFlight); !held {
-			require.NoError(t, l.Release(t.Context(), 1), "%T", p)
-		}
-		f.setClock(begin)
-		if isWindow(p) { // the clock of Redis ends it
-			f.redis.FastForward(366 * 24 * time.Hour)
-		}
-		assert.True(t, redistest.Result(t, l.Take, 10).Allowed, "%T", p)
 	}
 }
 
