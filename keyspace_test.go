@@ -121,7 +121,9 @@ func TestExpireAt_TimeOutOfRange_IsFarAway(t *testing.T) {
 // TestRename_NamesShareAKey_IsRefused: Redisson's "x" and "{x}" are two configurations with one
 // value and one set. The value of "x" is the configuration of "{x}:value".
 func TestRename_NamesShareAKey_IsRefused(t *testing.T) {
-	for _, names := range [][2]string{{"x", "{x}"}, {"x", "{x}:value"}, {"{x}:permits", "x"}, {"{x}:value", "{x}:value:value"}} {
+	for _, names := range [][2]string{
+		{"x", "{x}"}, {"x", "{x}:value"}, {"{x}:permits", "x"}, {"{x}:value", "{x}:value:value"},
+	} {
 		withRedis(t, func(t *testing.T, f *fixture) {
 			l, to := New(f.Conn).Limiter(names[0]), names[1]
 			require.NoError(t, l.SetRate(t.Context(), Rate{Permits: 10, Interval: time.Hour}))
