@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -57,6 +58,7 @@ func TestPrefetch_ShortWindow_LastsASixteenth(t *testing.T) {
 // TestPrefetch_RandomCalls_MatchTheModels: a Client that prefetches decides as one that does not. Only
 // Remaining may be less: permits that were returned since the last reply do not count.
 func TestPrefetch_RandomCalls_MatchTheModels(t *testing.T) {
+	t.Parallel()
 	for i, p := range comparedPolicies {
 		d, _ := policy.Of(p)
 		prefetches := member{described: &d}.has("prefetch")
@@ -83,6 +85,90 @@ func TestPrefetch_RandomCalls_MatchTheModels(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// passing is a client whose replies pass each other.
+type passing struct{ rueidis.Client }
+
+func (c passing) Do(ctx context.Context, command rueidis.Completed) rueidis.RedisResult {
+	time.Sleep(rand.N(2 * time.Millisecond))
+	defer time.Sleep(rand.N(2 * time.Millisecond))
+	return c.Client.Do(ctx, command)
+}
+
+// TestPrefetch_ManyCallers_RemainingIsNeverTooLarge: it is at most the quota without what callers of the same Client had
+// taken before the call, and those of others longer before than a prefetch and a call last. Requests have all sizes.
+func TestPrefetch_ManyCallers_RemainingIsNeverTooLarge(t *testing.T) {
+	t.Parallel()
+	const quota, prefetch = 1_000_000, 50 * time.Millisecond
+	window := FixedWindow{quota, time.Hour, false}
+	for name, open := range map[string]func(c *rratelimiter.Client) Joinable{
+		"FixedWindow": func(c *rratelimiter.Client) Joinable { return New(c, "x", window) },
+		"TakeEach": func(c *rratelimiter.Client) Joinable {
+			return New(c, "x", window, FixedWindow{2 * quota, 2 * time.Hour, false})
+		},
+		"Redisson's layout": func(c *rratelimiter.Client) Joinable {
+			return c.Limiter("x", rratelimiter.InitialRate(rratelimiter.Rate{Permits: quota, Interval: time.Hour}))
+		},
+	} {
+		runWithRedis(t, name, func(t *testing.T, f *fixture) {
+			type taking struct {
+				client             int
+				start, end         time.Duration
+				permits, remaining int64
+			}
+			var mu sync.Mutex
+			var all []taking
+			var longest time.Duration
+			begin := time.Now()
+			prefetched := 0
+			var callers sync.WaitGroup
+			for client := range 3 {
+				l := open(rratelimiter.New(passing{f.Conn}, rratelimiter.WithPrefetch(prefetch),
+					rratelimiter.WithObserver(&rratelimiter.Observer{Decision: func(_ context.Context, d rratelimiter.DecisionInfo) {
+						mu.Lock()
+						defer mu.Unlock()
+						if d.Source == rratelimiter.FromPrefetch {
+							prefetched++
+						}
+					}})))
+				for range 8 {
+					callers.Go(func() {
+						for range 60 {
+							permits := 1 + rand.Int64N(1+rand.Int64N(3))
+							if rand.IntN(10) == 0 {
+								permits = 100 // more than a prefetch has
+							}
+							start := time.Since(begin)
+							var d rratelimiter.Decision
+							if each, ok := l.(*Limiter); ok && name == "TakeEach" {
+								d = redistest.Result(t, each.TakeEach, permits)[0]
+							} else {
+								d = redistest.Result(t, l.Take, permits)
+							}
+							end := time.Since(begin)
+							mu.Lock()
+							all = append(all, taking{client, start, end, permits, d.Remaining})
+							longest = max(longest, end-start)
+							mu.Unlock()
+							time.Sleep(rand.N(200 * time.Microsecond))
+						}
+					})
+				}
+			}
+			callers.Wait()
+			for _, one := range all {
+				most := quota - one.permits
+				for _, other := range all {
+					if other.end < one.start-prefetch-longest || other.client == one.client && other.end < one.start {
+						most -= other.permits
+					}
+				}
+				require.LessOrEqual(t, one.remaining, most)
+			}
+			assert.Greater(t, prefetched, len(all)/4)
+		})
 	}
 }
 

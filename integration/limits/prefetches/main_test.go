@@ -2,7 +2,7 @@
 // checks that the limiter keeps its rate while Redis fails, and that a prefetch ends while its process is
 // stopped.
 //
-// PREFETCH_LOAD is the duration of each load, by default 3s; of a test of numbers it is a quarter.
+// PREFETCH_LOAD is the duration of each load, by default 3s.
 package prefetches_test
 
 import (
