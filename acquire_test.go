@@ -234,6 +234,7 @@ func TestAcquireScript_SetIsNotPermitted_NextCallCounts(t *testing.T) {
 // TestReceipt_CallersOfOneCall_EachRefundsItsOwn: their grants are one member. In a later window and without a
 // rate, a refund changes nothing.
 func TestReceipt_CallersOfOneCall_EachRefundsItsOwn(t *testing.T) {
+	t.Parallel()
 	const callers, others, rate, interval = 12, 300, 10_000, 10 * time.Second
 	for name, opts := range map[string][]Option{
 		"plain":                nil,

@@ -119,6 +119,7 @@ func TestSetRate_LongQueue_LearnsOfALowerRateAtOnce(t *testing.T) {
 // TestWithDenialCache_LimiterChanges_DenialIsForgotten: also if the caller of the change has left,
 // once the server has answered.
 func TestWithDenialCache_LimiterChanges_DenialIsForgotten(t *testing.T) {
+	t.Parallel()
 	hour := Rate{Permits: 10, Interval: time.Hour}
 	changes := map[string]func(ctx context.Context, c *Client) error{
 		"Rename to another": func(ctx context.Context, c *Client) error {

@@ -24,6 +24,7 @@ var needRate = []string{"TryAcquire", "TryAcquireWithin", "TakeWithin", "Acquire
 	"AvailablePermits"}
 
 func TestInitialRate_NoRateInRedis_EachCallSetsItInOneMoreRoundTrip(t *testing.T) {
+	t.Parallel()
 	for _, name := range needRate {
 		for _, opts := range [][]Option{nil, {WithDenialCache(time.Second)}, {WithPrefetch(time.Second)}} {
 			runWithRedis(t, fmt.Sprint(name, len(opts)), func(t *testing.T, f *fixture) {

@@ -24,6 +24,7 @@ import (
 
 // TestCluster_NodesDisagree_CallsTryTenTimesASecond, with a caller and without.
 func TestCluster_NodesDisagree_CallsTryTenTimesASecond(t *testing.T) {
+	t.Parallel()
 	redistest.RunCluster(t, func(c *redistest.Cluster) {
 		l := New(c.Conn, WithPrefetch(time.Second)).Limiter("limiter")
 		require.NoError(c, l.SetRate(c.Context(), Rate{Permits: 1000, Interval: time.Hour}))

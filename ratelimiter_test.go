@@ -127,6 +127,7 @@ func TestAvailablePermits_SlotMoves_CountsAtTheLastAttempt(t *testing.T) {
 // TestLimiter_RandomCalls_MatchTheModel: with all fields of a Decision. Prefetched permits are taken
 // until an interval after their prefetch, so a Client that prefetches may deny more, and promises no more.
 func TestLimiter_RandomCalls_MatchTheModel(t *testing.T) {
+	t.Parallel()
 	for _, rate := range []Rate{
 		{Permits: 10, Interval: time.Second},
 		{Permits: 100, Interval: 20 * time.Second},

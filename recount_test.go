@@ -155,10 +155,11 @@ func TestRecountIfDue_Use_CountsInTheBackground(t *testing.T) {
 // TestRecountIfDue_Fleet_SharesItsCounts: there is one in half an interval. Half an interval after a change, a
 // call of any Client is enough to count.
 func TestRecountIfDue_Fleet_SharesItsCounts(t *testing.T) {
+	t.Parallel()
 	for name, skew := range map[string]time.Duration{"one clock": 0, "clocks that differ": 240 * time.Millisecond} {
 		runWithRedis(t, name, func(t *testing.T, f *fixture) {
 			f.limiter(Rate{Permits: 4000, Interval: time.Second})
-			fleet := make([]*Limiter, 20)
+			fleet := make([]*Limiter, 8)
 			for i := range fleet {
 				now := func() time.Time { return time.Now().Add(time.Duration(i%2) * skew) }
 				fleet[i] = New(f.Conn, WithClock(now)).Limiter("limiter")
@@ -181,7 +182,7 @@ func TestRecountIfDue_Fleet_SharesItsCounts(t *testing.T) {
 			assert.GreaterOrEqual(t, len(marks), 9, "counts")
 			extra := f.Scripts.Load() - before - 100*int64(len(fleet)) - int64(len(marks))
 			assert.LessOrEqual(t, extra, int64(11*len(fleet)), "calls that only read the mark")
-			for range 100 {
+			for range redistest.Deep(30, 100) {
 				f.redissonReleases(1 + rand.Int64N(10))
 				time.Sleep(pause)
 				call(fleet[rand.IntN(len(fleet))])
@@ -293,12 +294,13 @@ func TestRecount_Fails_CountsAgain(t *testing.T) {
 
 // TestRecount_ShortMember_IsFoundOnceASecond: also such counts of many Clients are shared.
 func TestRecount_ShortMember_IsFoundOnceASecond(t *testing.T) {
+	t.Parallel()
 	withRedis(t, func(t *testing.T, f *fixture) {
 		f.RequireGranted(f.limiter(Rate{Permits: 2000, Interval: 10 * time.Second}), 1)
 		synctest.Wait()
 		f.Redis.Del("{limiter}:counted")
 		f.RequireNoError(f.Redis.ZAdd("{limiter}:permits", float64(time.Now().UnixMilli()), "abc"))
-		fleet, marks := make([]*Limiter, 20), make(map[string]bool)
+		fleet, marks := make([]*Limiter, 8), make(map[string]bool)
 		for i := range fleet {
 			fleet[i] = New(f.Conn).Limiter("limiter")
 		}
