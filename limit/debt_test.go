@@ -13,6 +13,7 @@ import (
 // TestCharge_Debt_IsPaidByABucket: 200 calls at once have an estimate of 1 and cost 500 each, with a limit of 5,000
 // per minute. A bucket grants nothing before the refill has paid for them; a window forgets them.
 func TestCharge_Debt_IsPaidByABucket(t *testing.T) {
+	t.Parallel()
 	const minute = time.Minute
 	for name, test := range map[string]struct {
 		policy  Policy

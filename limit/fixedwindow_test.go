@@ -213,6 +213,7 @@ type windowGrant struct {
 // lose their expiry. No window grants more than its limit, a refund goes to the window of its grant, and no window
 // is shorter than the policy's.
 func TestWindow_RandomCalls_NeverAboveTheLimit(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		policy func(permits int64) Policy
 		length time.Duration // the shortest; 0 if a window may begin at any time of its unit

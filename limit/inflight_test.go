@@ -162,6 +162,7 @@ type testPlace struct {
 // the permits change. Requests share calls, and their places are renewed and returned, more than once and too late.
 // After each call exactly those permits are held whose lease has not ended by the latest clock.
 func TestInFlight_ReturnsRenewalsAndClocks_AreExact(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(redistest.Deep(4, 200)) {
 		f, random := newClocked(t), rand.New(rand.NewPCG(seed, 0))
 		f.back = true

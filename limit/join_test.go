@@ -97,6 +97,7 @@ func TestJoin_OneMemberDenies_NothingIsTaken(t *testing.T) {
 // TestJoin_OneRedissonLimiter_BehavesAsThatLimiter: random calls have the same answers as those of
 // the limiter of Redisson's layout alone, and leave the same state. A SlidingLog answers as both.
 func TestJoin_OneRedissonLimiter_BehavesAsThatLimiter(t *testing.T) {
+	t.Parallel()
 	for _, rate := range []rratelimiter.Rate{
 		{Permits: 10, Interval: time.Second}, {Permits: 10, Interval: time.Second, Type: rratelimiter.PerClient},
 		{Permits: 3, Interval: 7 * time.Millisecond}, {Permits: 1000, Interval: time.Minute},

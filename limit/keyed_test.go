@@ -126,6 +126,7 @@ func TestKeyed_InvalidArguments_FailWithTypedErrors(t *testing.T) {
 // TestKeyed_ManyCallers_EachKeyHasItsOwnCount: a Limiter that served another key before counts the key that it is
 // given, beside callers that may leave and those that share a call.
 func TestKeyed_ManyCallers_EachKeyHasItsOwnCount(t *testing.T) {
+	t.Parallel()
 	const keys, callers, calls = 5, 16, 30
 	f, window := newClocked(t), FixedWindow{1 << 20, time.Hour, false}
 	for _, of := range [][]Policy{{window}, {window, TokenBucket{1 << 20, 1, time.Hour}}} {

@@ -43,6 +43,7 @@ func impatient(ctx context.Context, t *testing.T, l *Limiter, random *rand.Rand,
 // TestAcquire_ImpatientCallers_TakeAllThatIsFree: nearly as many permits are granted as if the next
 // caller were always served, and a patient caller waits no longer than those before it need.
 func TestAcquire_ImpatientCallers_TakeAllThatIsFree(t *testing.T) {
+	t.Parallel()
 	const rate = 50
 	crowd, lasts := redistest.Deep(12, 40), time.Duration(redistest.Deep(2, 6))*time.Second
 	policies := []Policy{TokenBucket{1, rate, time.Second}, LeakyBucket{10, rate, time.Second},

@@ -32,6 +32,7 @@ func decision(m policymodel.Model, limit, now, permits int64, allowed bool) rrat
 // TestPolicies_RandomCalls_MatchTheirModels: random calls at random times, with all fields of a
 // Decision. Clocks go back by up to an hour, but for windows of which denials are remembered.
 func TestPolicies_RandomCalls_MatchTheirModels(t *testing.T) {
+	t.Parallel()
 	for i, p := range comparedPolicies {
 		for j, back := range []bool{false, true} {
 			for name, opts := range cacheOptions(i + j) {

@@ -115,15 +115,17 @@ func TestPause_Joined_DeniesAll(t *testing.T) {
 // TestPause_Ends_ShareIsAsBefore: callers that always wait take an estimate and settle for a quarter. Beside each
 // policy, the permits that they use after a pause are those that they use without one.
 func TestPause_Ends_ShareIsAsBefore(t *testing.T) {
+	t.Parallel()
 	const minute, estimate, used = time.Minute, 80, 20
 	policies := map[string]Policy{
 		"window": FixedWindow{480, minute, false}, "cells": SlidingWindow{480, minute, 4},
-		"bucket": TokenBucket{480, 480, minute}, "leaky": LeakyBucket{480, 480, minute},
+		"bucket":  TokenBucket{480, 480, minute},
 		"warm-up": Smooth{Permits: 480, Interval: minute, WarmUp: 10 * time.Second},
 	}
 	if redistest.Deep(0, 1) > 0 {
 		maps.Copy(policies, map[string]Policy{
 			"aligned": FixedWindow{480, minute, true}, "log": SlidingLog{480, minute},
+			"leaky":        LeakyBucket{480, 480, minute},
 			"small bucket": TokenBucket{80, 480, minute}, "smooth": Smooth{Permits: 480, Interval: minute},
 		})
 	}
@@ -151,19 +153,20 @@ func TestPause_Ends_ShareIsAsBefore(t *testing.T) {
 				}
 				time.Sleep(minute)
 				before := total.Load()
-				time.Sleep(5 * minute) // also whole cycles of the cells, of 75 s
+				time.Sleep(time.Duration(redistest.Deep(2, 4)) * 75 * time.Second) // cycles of the cells
 				cancel()
 				all.Wait()
 				return total.Load() - before
 			}
 			without := usedWith(false)
-			assert.InDelta(t, without, usedWith(true), 0.03*float64(without))
+			assert.InDelta(t, without, usedWith(true), 0.05*float64(without))
 		})
 	}
 }
 
 // TestPause_RandomCalls_MatchTheModel: beside each kind of policy, with all fields of a Decision.
 func TestPause_RandomCalls_MatchTheModel(t *testing.T) {
+	t.Parallel()
 	for i, one := range comparedPolicies {
 		for name, opts := range cacheOptions(i) {
 			t.Run(fmt.Sprintf("%T%+v%s", one, one, name), func(t *testing.T) {

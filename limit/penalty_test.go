@@ -207,6 +207,7 @@ func TestPenalty_SharedCall_CountsEachDenial(t *testing.T) {
 
 // TestPenalty_RandomCalls_MatchTheModel: beside each kind of policy, with all fields of a Decision.
 func TestPenalty_RandomCalls_MatchTheModel(t *testing.T) {
+	t.Parallel()
 	for i, one := range comparedPolicies {
 		p := withPenalty{one, Penalty{Denials: 1 + int64(i%4), Within: 3 * time.Second, For: 2 * time.Second,
 			Renew: i%2 == 0}}

@@ -98,7 +98,8 @@ func (c passing) Do(ctx context.Context, command rueidis.Completed) rueidis.Redi
 }
 
 // TestPrefetch_ManyCallers_RemainingIsNeverTooLarge: it is at most the quota without what callers of the same Client had
-// taken before the call, and those of others longer before than a prefetch and a call last. Requests have all sizes.
+// taken before the call. What callers of others took longer before than a prefetch and a call last counts too. Requests
+// have all sizes.
 func TestPrefetch_ManyCallers_RemainingIsNeverTooLarge(t *testing.T) {
 	t.Parallel()
 	const quota, prefetch = 1_000_000, 50 * time.Millisecond

@@ -58,6 +58,7 @@ func TestAcquire_ManyCallers_AreServedInOrder(t *testing.T) {
 // TestLimiter_CallerLeaves_PermitsAreRefunded: permits that arrive later return to each policy and
 // to a limiter of Redisson's layout.
 func TestLimiter_CallerLeaves_PermitsAreRefunded(t *testing.T) {
+	t.Parallel()
 	withRedis(t, func(t *testing.T, f *fixture) {
 		quota := f.client.Limiter("{t}:quota")
 		require.NoError(t, quota.SetRate(t.Context(), rratelimiter.Rate{Permits: 10, Interval: time.Hour}))

@@ -55,6 +55,7 @@ var denying = map[string]func(t *testing.T, f *fixture, l *Limiter, permits int6
 // TestRateLowered_ADenial_KeepsTheState: all permits are taken under one rate, and a call under a lower one is
 // denied. However long no call follows, permits return at the lower rate.
 func TestRateLowered_ADenial_KeepsTheState(t *testing.T) {
+	t.Parallel()
 	for name, test := range lowered {
 		for call, deny := range denying {
 			runWithRedis(t, name+", "+call, func(t *testing.T, f *fixture) {
@@ -88,6 +89,7 @@ func TestRateLowered_ADenial_KeepsTheState(t *testing.T) {
 // its rate. They take, settle and pause. A call finds free what the last grant left, and what was refilled
 // since at the rate of the caller. That holds for as long as the last call of the new version reported.
 func TestRateLowered_TwoVersions_KeepBothRates(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct{ old, now Policy }{
 		"bucket": {TokenBucket{20, 10, time.Second}, TokenBucket{20, 1, time.Second}},
 		"leaky":  {LeakyBucket{20, 10, time.Second}, LeakyBucket{20, 1, time.Second}},

@@ -43,6 +43,7 @@ func joinedLimiters(t testing.TB, client *rratelimiter.Client, p Policy, interva
 
 // TestReceipt_SameWindow_RefundsItsPermits: in parts too, and if others have taken permits since.
 func TestReceipt_SameWindow_RefundsItsPermits(t *testing.T) {
+	t.Parallel()
 	for _, p := range everyPolicy {
 		if _, held := p.(InFlight); held {
 			continue // a refund leaves places as they are

@@ -14,6 +14,7 @@ import (
 // TestAcquire_ClockOfRedisGoesBack_PaceStays: as that of a replica that becomes the master. No permit is held for a
 // Client that has ended, which is expected in a future that no call is due in.
 func TestAcquire_ClockOfRedisGoesBack_PaceStays(t *testing.T) {
+	t.Parallel()
 	tests := map[string]shareTest{"InFlight": limited(36, InFlight{Permits: 4, Lease: time.Minute})}
 	for _, name := range []string{"TokenBucket", "FixedWindow", "Redisson's layout"} {
 		tests[name] = daily[name]

@@ -18,6 +18,7 @@ import (
 
 // TestWithWaitJitter_GoAlone_KeepsThePace: its waiters are late by at most a fortieth of the time.
 func TestWithWaitJitter_GoAlone_KeepsThePace(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		opts    []rratelimiter.Option
 		limiter shareTest
@@ -42,6 +43,7 @@ func TestWithWaitJitter_GoAlone_KeepsThePace(t *testing.T) {
 // timer that ticks each 5 to 100 ms, and may be later than that. Callers of Clients have contexts and clocks of their own.
 // With DEEP, it runs all combinations.
 func TestWithWaitJitter_BesideRedisson_EachSideHasAQuarter(t *testing.T) {
+	t.Parallel()
 	const ms = time.Millisecond
 	perSecond, each100ms, hundred := ofRedisson(20, time.Second), ofRedisson(1, 100*ms), ofRedisson(100, time.Second)
 	type crowd struct {
@@ -74,7 +76,7 @@ func TestWithWaitJitter_BesideRedisson_EachSideHasAQuarter(t *testing.T) {
 	for _, c := range crowds {
 		withRedis(t, func(t *testing.T, f *fixture) {
 			f.Latency.Store(int64(200 * time.Microsecond))
-			const lasts = 30 * time.Second
+			lasts := forSeconds(12, 30)
 			ctx, end := context.WithTimeout(t.Context(), lasts)
 			defer end()
 			var all sync.WaitGroup

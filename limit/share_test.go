@@ -236,6 +236,7 @@ func forSeconds(quick, deep int) time.Duration {
 // TestAcquire_ClientsWait_ShareEqually: whatever their distance, clocks and deadlines. With DEEP, it runs all
 // combinations.
 func TestAcquire_ClientsWait_ShareEqually(t *testing.T) {
+	t.Parallel()
 	tables := [][]site{{{within: mixedContexts},
 		{trip: 20 * time.Millisecond, clock: -30 * time.Millisecond, within: mixedContexts}}}
 	distances := []site{{}, {trip: time.Millisecond}, {trip: 6 * time.Millisecond}, {trip: 20 * time.Millisecond}}
@@ -283,6 +284,7 @@ func TestAcquire_ClientsWait_ShareEqually(t *testing.T) {
 // TestAcquire_ShortDeadlinesOnASlowLink_KeepThePace: no permit goes to a caller that leaves before the reply. All waits
 // end at their deadlines, and calls take as long as those are apart.
 func TestAcquire_ShortDeadlinesOnASlowLink_KeepThePace(t *testing.T) {
+	t.Parallel()
 	far := site{trip: 20 * time.Millisecond, within: []time.Duration{300 * time.Millisecond}}
 	places := far
 	places.hold = 100 * time.Millisecond
@@ -308,6 +310,7 @@ func TestAcquire_ShortDeadlinesOnASlowLink_KeepThePace(t *testing.T) {
 
 // TestAcquire_WindowBesideABucket_PaceStays: many Clients take one permit after another of each window.
 func TestAcquire_WindowBesideABucket_PaceStays(t *testing.T) {
+	t.Parallel()
 	redistest.Run(t, func(t *testing.T, f *redistest.Fixture) {
 		test := limited(40, FixedWindow{20, 500 * time.Millisecond, false},
 			Smooth{Permits: 80, Interval: time.Second, Burst: time.Millisecond})
@@ -344,6 +347,7 @@ func TestAcquire_ClientWantsLess_GetsAllOfIt(t *testing.T) {
 // Limiters of one name with other permits, as in docs/choosing.md, "Background work": what one may not take is not held
 // for it.
 func TestAcquire_LimiterWithLessPermitsWaits_QuotaIsUsed(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		whole, less Policy
 		hold        time.Duration
@@ -368,6 +372,7 @@ func TestAcquire_LimiterWithLessPermitsWaits_QuotaIsUsed(t *testing.T) {
 
 // TestAcquire_ManyClientsWait_ShareCalls: they would otherwise ask for each permit, or in each window.
 func TestAcquire_ManyClientsWait_ShareCalls(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		clients, seconds int
 		calls            float64
@@ -386,6 +391,7 @@ func TestAcquire_ManyClientsWait_ShareCalls(t *testing.T) {
 // TestAcquire_ClientsWaitForPlaces_ShareEqually, and use them: of an InFlight, each grant of which a caller
 // holds for a while.
 func TestAcquire_ClientsWaitForPlaces_ShareEqually(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		places int64
 		hold   time.Duration
@@ -413,6 +419,7 @@ func TestAcquire_ClientsWaitForPlaces_ShareEqually(t *testing.T) {
 // TestAcquire_ClientsComeAndGo_PaceStays: Clients with waiters appear each 50 ms and leave unserved, a Client stops,
 // and thousands of callers leave. What is held for them is held for the time of a call.
 func TestAcquire_ClientsComeAndGo_PaceStays(t *testing.T) {
+	t.Parallel()
 	names := []string{"TokenBucket", "Redisson's layout", "FixedWindow", "LeakyBucket"}
 	for _, name := range names[:redistest.Deep(2, len(names))] {
 		redistest.Run(t, func(t *testing.T, f *redistest.Fixture) {

@@ -38,6 +38,7 @@ func (f *clocked) foreign(policy Policy, text string) {
 // TestPolicies_ForeignState_IsAStateError: the texts have the wrong words, or numbers that are
 // impossible in the state.
 func TestPolicies_ForeignState_IsAStateError(t *testing.T) {
+	t.Parallel()
 	f := newClocked(t)
 	long := strings.Repeat("9", 400)
 	cell := fmt.Sprint(f.now / 1e5)

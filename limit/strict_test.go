@@ -110,6 +110,7 @@ func bucketPolicy(perMicro float64, word int, policies ...Policy) strictPolicy {
 // the state is reset, evicted or expires. Callers never have more permits than the policy grants,
 // and no state begins while another one counts.
 func TestPolicies_RefundsResetsAndClocks_KeepTheLimit(t *testing.T) {
+	t.Parallel()
 	for _, test := range []strictPolicy{
 		{[2]Policy{SlidingLog{10, time.Second}, SlidingLog{6, time.Second}}, 1, counted(1000), leftOf(1000, 1000, 1e6)},
 		{[2]Policy{SlidingWindow{10, time.Second, 5}, SlidingWindow{6, time.Second, 5}}, 2, counted(6),

@@ -19,7 +19,8 @@ import (
 // more, while replies are lost. Their contexts have ended. Some settle again later. Each refund of a bucket
 // leaves out what has come back since its grant. So the two buckets may lack a part of a permit.
 func TestTaken_ManyCalls_AreExact(t *testing.T) {
-	for seed := range uint64(redistest.Deep(4, 10)) {
+	t.Parallel()
+	for seed := range uint64(redistest.Deep(2, 10)) {
 		runWithRedis(t, fmt.Sprint("seed ", seed), func(t *testing.T, f *fixture) {
 			random := rand.New(rand.NewPCG(seed, 0))
 			client, lose := lossyClient(t, f, []rratelimiter.Option{rratelimiter.WithServerTime()}[:seed%2]...)

@@ -18,6 +18,7 @@ import (
 // meanwhile. Waiters get at least half of the rate all the time, and callers that do not wait, as Redisson's, get
 // permits again.
 func TestAcquire_ClockStepsAhead_OthersGoOn(t *testing.T) {
+	t.Parallel()
 	const step = 5 * time.Second
 	for name, test := range map[string]struct {
 		limiter string
@@ -62,14 +63,11 @@ func TestAcquire_ClockStepsAhead_OthersGoOn(t *testing.T) {
 				assert.InDelta(t, got[0].Load(), got[1].Load(), 100, name)
 			}
 			assert.LessOrEqual(t, time.Duration(longest.Load()), 2*time.Second, name)
-			one, taken := open(), 0
-			for range 2000 {
-				if redistest.Result(t, one.TryAcquire, 1) {
-					taken++
-				}
+			one, tries := open(), 0
+			for ; tries < 2000 && !redistest.Result(t, one.TryAcquire, 1); tries++ {
 				time.Sleep(time.Millisecond)
 			}
-			assert.Positive(t, taken, name)
+			assert.Less(t, tries, 2000, name)
 			end()
 			all.Wait()
 			leave()
@@ -79,6 +77,7 @@ func TestAcquire_ClockStepsAhead_OthersGoOn(t *testing.T) {
 
 // TestAcquire_ClockIsBehind_IsServedAtOnce: a Client joins one that waits, whose clock is a minute ahead or behind.
 func TestAcquire_ClockIsBehind_IsServedAtOnce(t *testing.T) {
+	t.Parallel()
 	for name, least := range map[string]int64{"TokenBucket": 65, "Redisson's layout": 50} {
 		for _, clocks := range [][]time.Duration{{0, -time.Minute}, {-time.Minute, 0}} {
 			redistest.Run(t, func(t *testing.T, f *redistest.Fixture) {

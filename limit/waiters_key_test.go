@@ -55,6 +55,7 @@ func TestAcquire_RedissonJoined_ClientsShareTheKey(t *testing.T) {
 // TestAcquire_WaitersKeyIsUnusable_DecidesWithoutIt: the key is lost, has another type or members that no
 // Client writes, or the user has no rights for it.
 func TestAcquire_WaitersKeyIsUnusable_DecidesWithoutIt(t *testing.T) {
+	t.Parallel()
 	for name, spoil := range map[string]func(f *fixture, key string){
 		"lost":         func(f *fixture, key string) { f.Redis.Del(key) },
 		"another type": func(f *fixture, key string) { f.Redis.Del(key); _ = f.Redis.Set(key, "text") },

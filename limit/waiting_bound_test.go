@@ -49,7 +49,8 @@ type heldGrant struct {
 
 // TestBuckets_RandomCallers_KeepTheBound: Capacity + rate x (t + the time of a call), in every span t.
 func TestBuckets_RandomCallers_KeepTheBound(t *testing.T) {
-	for seed := range uint64(redistest.Deep(8, 60)) {
+	t.Parallel()
+	for seed := range uint64(redistest.Deep(5, 60)) {
 		random := rand.New(rand.NewPCG(seed, 7))
 		capacity := []int64{1, 2, 5, 50}[random.IntN(4)]
 		rate := []int64{20, 200, 1000, 5000}[random.IntN(4)]
@@ -148,6 +149,7 @@ func TestBuckets_RandomCallers_KeepTheBound(t *testing.T) {
 // TestAcquire_OneCallIsSlow_NoBurstFollows: a call of ten seconds, or one that fails then, is no measure for
 // the time of the next calls, so what came free meanwhile does not count.
 func TestAcquire_OneCallIsSlow_NoBurstFollows(t *testing.T) {
+	t.Parallel()
 	for _, failure := range []string{"", "ERR out of order"} {
 		eachPolicy(t, steady(200), func(t *testing.T, f *fixture, p Policy) {
 			f.Latency.Store(int64(20 * time.Millisecond))

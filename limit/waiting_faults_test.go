@@ -36,6 +36,7 @@ func (c hanging) hang() {
 // each 50 ms. A permit is free for the time of a call and of its lateness. The others wait for a round of all callers,
 // which takes 0.9 s, and for what two Clients make up for, 2.4 s.
 func TestAcquire_ClientsFail_NoPermitIsIdle(t *testing.T) {
+	t.Parallel()
 	const d, minute = 9 * time.Second, time.Minute
 	names := []string{"FixedWindow", "TokenBucket", "SlidingLog"}
 	for _, name := range names[:redistest.Deep(2, 3)] {
@@ -80,7 +81,7 @@ func TestAcquire_ClientsFail_NoPermitIsIdle(t *testing.T) {
 			})
 			var idle time.Duration
 			own := New(rratelimiter.New(f.Conn, clock(minute)), "x", daily[name].policies...)
-			for busy := time.Now(); ctx.Err() == nil; time.Sleep(time.Millisecond) {
+			for busy := time.Now(); ctx.Err() == nil; time.Sleep(5 * time.Millisecond) {
 				if p, err := own.Peek(ctx); err != nil || p[0].Remaining == 0 {
 					busy = time.Now()
 				}

@@ -49,6 +49,7 @@ func grantTimes(t *testing.T, callers []*Limiter) (at []time.Duration) {
 // TestAcquire_CallsAreLate_KeepThePace: of a policy without a burst. A call of a waiter is late by its
 // way to Redis and by its jitter.
 func TestAcquire_CallsAreLate_KeepThePace(t *testing.T) {
+	t.Parallel()
 	for trip, rates := range map[time.Duration][]int64{
 		0: {1000}, time.Millisecond: {200}, 4 * time.Millisecond: {200, 1000},
 	} {
@@ -164,16 +165,16 @@ func TestTryAcquireWithin_Bucket_WaitsForItsTime(t *testing.T) {
 	})
 }
 
-// inLoops has callers wait for permits in loops for three seconds, each time for at most a timeout. It
-// returns the permits of a second, after one to begin with.
-func inLoops(t *testing.T, callers int, timeout time.Duration, l *Limiter) float64 {
+// inLoops has callers wait for permits in loops, each time for at most a timeout. It returns the permits of a second,
+// after a third of the time to begin with.
+func inLoops(t *testing.T, lasts time.Duration, callers int, timeout time.Duration, l *Limiter) float64 {
 	ctx, end := context.WithCancel(t.Context())
-	time.AfterFunc(3*time.Second, end)
+	time.AfterFunc(lasts, end)
 	var mu sync.Mutex
 	var from, last time.Time
 	granted := 0
 	var all sync.WaitGroup
-	begin := time.Now().Add(time.Second)
+	begin := time.Now().Add(lasts / 3)
 	for range callers {
 		all.Go(func() {
 			for ctx.Err() == nil {
@@ -200,20 +201,24 @@ func inLoops(t *testing.T, callers int, timeout time.Duration, l *Limiter) float
 // TestAcquire_LongLinks_KeepThePace: of waiters whose calls take longer than a permit, also in a queue that
 // is longer than their timeouts.
 func TestAcquire_LongLinks_KeepThePace(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		rate    int64
 		trip    time.Duration
 		callers int
 		timeout time.Duration
 		delta   float64
+		quick   int // seconds
 	}{
-		{50, 12, 8, time.Minute, 0.05}, {50, 20, 8, time.Minute, 0.05}, {1000, 20, 256, time.Minute, 0.05},
-		{1000, 100, 256, time.Minute, 0.05}, {20_000, 6, 256, time.Minute, 0.05}, {200, 20, 256, time.Second, 0.2}, // more callers than it serves in time
+		{50, 12, 8, time.Minute, 0.05, 1}, {50, 20, 8, time.Minute, 0.05, 1}, {1000, 20, 256, time.Minute, 0.05, 1},
+		{1000, 100, 256, time.Minute, 0.05, 3}, {20_000, 6, 256, time.Minute, 0.05, 1},
+		{200, 20, 256, time.Second, 0.2, 3}, // more callers than it serves in time
 	} {
 		for clock, opts := range map[string][]rratelimiter.Option{"host": nil, "server": {rratelimiter.WithServerTime()}} {
 			eachPolicy(t, steady(test.rate), func(t *testing.T, f *fixture, p Policy) {
 				f.Latency.Store(int64(test.trip * time.Millisecond))
-				pace := inLoops(t, test.callers, test.timeout, New(rratelimiter.New(f.Conn, opts...), "name", p))
+				l := New(rratelimiter.New(f.Conn, opts...), "name", p)
+				pace := inLoops(t, forSeconds(test.quick, 3), test.callers, test.timeout, l)
 				assert.InDelta(t, 1, pace/float64(test.rate), test.delta, "%+v, time of the %s", test, clock)
 			})
 		}
@@ -223,10 +228,12 @@ func TestAcquire_LongLinks_KeepThePace(t *testing.T) {
 // TestAcquire_OneCallerInALoop_KeepsThePace: it does not wait when a permit comes free before it asks, so
 // that a spread of the calls would cost it permits.
 func TestAcquire_OneCallerInALoop_KeepsThePace(t *testing.T) {
+	t.Parallel()
 	for _, rate := range []int64{100, 1000} {
 		eachPolicy(t, steady(rate), func(t *testing.T, f *fixture, p Policy) {
 			f.Latency.Store(int64(30 * time.Microsecond))
-			assert.InDelta(t, 1, inLoops(t, 1, time.Minute, New(f.client, "name", p))/float64(rate), 0.05, "%+v", p)
+			pace := inLoops(t, forSeconds(1, 3), 1, time.Minute, New(f.client, "name", p))
+			assert.InDelta(t, 1, pace/float64(rate), 0.05, "%+v", p)
 		})
 	}
 }
