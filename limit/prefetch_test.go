@@ -137,6 +137,7 @@ func TestPrefetch_ManyCallers_RemainingIsNeverTooLarge(t *testing.T) {
 				for range 8 {
 					callers.Go(func() {
 						for range 60 {
+							time.Sleep(rand.N(200 * time.Microsecond))
 							permits := 1 + rand.Int64N(1+rand.Int64N(3))
 							if rand.IntN(10) == 0 {
 								permits = 100 // more than a prefetch has
@@ -153,7 +154,6 @@ func TestPrefetch_ManyCallers_RemainingIsNeverTooLarge(t *testing.T) {
 							all = append(all, taking{client, start, end, permits, d.Remaining})
 							longest = max(longest, end-start)
 							mu.Unlock()
-							time.Sleep(rand.N(200 * time.Microsecond))
 						}
 					})
 				}
