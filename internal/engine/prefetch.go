@@ -24,6 +24,7 @@ type prefetchSet struct {
 	newest         activePrefetch   // that arrived, also once it is used up: decisions report its numbers
 	free           int64            // permits that are free in Redis, by the last reply, less those granted since
 	taken          int64            // permits that calls were granted since the newest prefetch
+	beside         int64            // permits that other calls were granted while the call in flight asks for a prefetch
 	demanded       int64            // permits requested since spanBegan
 	demandedBefore int64            // permits requested in the span before that
 	spanBegan      time.Time
@@ -248,7 +249,7 @@ func (h *prefetchSet) plan(b *Batch) {
 		return
 	}
 	b.Prefetch.Permits, b.Prefetch.Span, b.revokes = permits, h.span(), h.revokes
-	h.fetch = h.transfers().begin(h.limiter.DependsOn)
+	h.fetch, h.beside = h.transfers().begin(h.limiter.DependsOn), 0
 }
 
 // store counts the permits of a call, and stores its prefetch if it asked for one, or refunds it if it must not be
@@ -267,6 +268,7 @@ func (h *prefetchSet) store(b *Batch) {
 		r.sent = b.Sent
 	}
 	if b.Prefetch.Span == 0 {
+		h.beside += b.Granted
 		return
 	}
 	fetch := h.fetch
@@ -294,7 +296,8 @@ func (h *prefetchSet) add(b *Batch, fetch *transfer) (refunded bool) {
 		h.returnUnused(&s, fetch)
 		return true
 	}
-	h.prefetches, h.newest, h.free, h.taken = append(h.prefetches, s), s, s.Free, 0
+	// Redis may have granted those of calls beside it after the prefetch.
+	h.prefetches, h.newest, h.free, h.taken = append(h.prefetches, s), s, s.Free-h.beside, h.beside
 	h.timer.Reset(h.next(now))
 	return false
 }
