@@ -30,6 +30,7 @@ package engine
 import (
 	"cmp"
 	"context"
+	"hash/maphash"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -58,9 +59,10 @@ type Engine struct {
 	transfers transfers // of prefetches that are being fetched or refunded
 	yields    yields
 	callTime  callTime
-	denials   *denials  // nil without a denial cache
-	changes   *changes  // nil without denials and prefetches
-	observer  *observer // nil without an Observer
+	denials   *denials     // nil without a denial cache
+	changes   *changes     // nil without denials and prefetches
+	observer  *observer    // nil without an Observer
+	seed      maphash.Seed // of the names of its queues: an Engine at the address of an earlier one has others
 
 	unclaimed atomic.Bool // calls have no Claim
 	slow      atomic.Bool // the last call took long
@@ -84,7 +86,7 @@ type Settings struct {
 // New returns an Engine. It sends nothing.
 func New(s Settings) *Engine {
 	g := &Engine{redis: s.Redis, now: s.Now, ownClock: s.Now != nil && !s.ServerTime, prefetch: s.Prefetch,
-		observer: newObserver(s.Observer)}
+		observer: newObserver(s.Observer), seed: maphash.MakeSeed()}
 	switch {
 	case s.ServerTime:
 		g.now = nil

@@ -98,7 +98,7 @@ func (l *Limiter) enqueue(w *waiter) *entry {
 	}
 	if e.queue == nil {
 		q := &queue{woken: make(chan struct{}, 1), repliedAt: time.Now(),
-			id: strconv.FormatUint(maphash.Comparable(seed, [...]any{g, l.ID}), 36)}
+			id: strconv.FormatUint(maphash.String(g.seed, l.ID), 36)}
 		q.batch.Ordered = true
 		e.queue = q
 		g.registry.index.add(e, l.DependsOn)
