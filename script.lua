@@ -88,7 +88,7 @@
 local hint, ended, totalText, flags, runs = ARGV[3], ARGV[4], ARGV[5], ARGV[7] or '', ARGV[8]
 --@include limiter
 --@waiting local waiters, id, late, rest = KEYS[4], ARGV[11], ARGV[12] + 0, ARGV[13] + 0
---@waiting local lead = max(1, min(floor(rate * 250 / interval), 4294967295))
+--@waiting local lead, permit = max(1, min(floor(rate * 250 / interval), 4294967295)), min(250, interval / rate)
 local total = 1
 if totalText and totalText ~= '' then
   total = totalText + 0
@@ -201,7 +201,7 @@ elseif answers or flags ~= '' or not hinted then
     local need = want - value
     --@include waits
   end
-  --@waiting local next, batch, window, drips = 0, nil, interval + 0, false
+  --@waiting local next, batch, window, ends, drips = 0, nil, interval + 0, 0, false
   --@waiting local need, pair = (missed or 1) - value, 10
   --@waiting while need > 0 and reply[pair] do
   --@waiting   next, need, pair = max(next, reply[pair] * 1000), need - math.abs(reply[pair + 1]), pair + 2

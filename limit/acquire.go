@@ -73,7 +73,7 @@ func (p *protocol) Prepare(b *engine.Batch, now time.Time) {
 	}
 	if b.Claim.ID != "" {
 		b.Args = append(b.Args, b.Claim.ID, strconv.FormatInt(b.Claim.Late.Milliseconds(), 10),
-			strconv.FormatInt(b.Claim.Rest, 10), strconv.FormatInt(p.plan.lead, 10))
+			strconv.FormatInt(b.Claim.Rest, 10), strconv.FormatInt(p.plan.lead, 10), p.plan.permit)
 	}
 }
 

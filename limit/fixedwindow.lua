@@ -95,9 +95,11 @@ end
 --@include left
 local report@ = {text@, (count@ or 0) + 0, (left@ or 0) + 0}
 
---@ next  in: batch left@ most@ next window  out: batch next window
+--@ next  in: batch count@ ends left@ missed most@ next window  out: batch ends next window
 --@include length
-next = max(next, (left@ or 0) * 1000)
+if (missed or 1) > most@ - (count@ or 0) then
+  next = max(next, (left@ or 0) * 1000)
+end
 if not batch or most@ < batch then
-  batch, window = most@, length@ + 0
+  batch, window, ends = most@, length@ + 0, (left@ or 0) + 0
 end

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -23,6 +24,7 @@ type plan struct {
 	script        *redisx.Script // takes permits
 	waits         *redisx.Script // takes permits for callers that wait
 	lead          int64          // see internal/include/share.lua
+	permit        string         // likewise
 	timed         bool           // the scripts read the time
 	epochs        bool           // the scripts that take permits read an epoch
 	expires       bool           // a key may lack an expiry, which another program may have left so
@@ -75,7 +77,7 @@ func planOf(client inside.Client, members []member) *plan {
 		}
 	}
 	p.flat = len(members) == 1 && members[0].described.Refill == policy.Together
-	p.lead = leadOf(members)
+	p.lead, p.permit = leadOf(members)
 	slices.Sort(kinds)
 	p.kinds = strings.Join(slices.Compact(kinds), "+")
 	p.prefetches = !slices.ContainsFunc(members, func(m member) bool { return !m.has("prefetch") })
@@ -92,15 +94,18 @@ func planOf(client inside.Client, members []member) *plan {
 // leadFor is the time for whose permits a Client may be ahead of the others.
 const leadFor = 250 * time.Millisecond
 
-// leadOf returns the permits of leadFor, at the slowest rate of the members. Rates in Redis are left to the script.
-func leadOf(members []member) int64 {
-	slowest := math.Inf(1)
+// leadOf returns the permits of leadFor, at the slowest rate of the members, and the milliseconds of a permit at the
+// fastest one, at most those of leadFor. Rates in Redis are left to the script.
+func leadOf(members []member) (lead int64, permit string) {
+	slowest, fastest := math.Inf(1), 1.
 	for _, m := range members {
 		if local := m.described.Local; local.Interval > 0 && m.described.Quota > 0 {
-			slowest = min(slowest, float64(local.Returns)*leadFor.Seconds()/local.Interval.Seconds())
+			rate := float64(local.Returns) * leadFor.Seconds() / local.Interval.Seconds()
+			slowest, fastest = min(slowest, rate), max(fastest, rate)
 		}
 	}
-	return int64(max(1, min(slowest, maxPermits)))
+	milliseconds := leadFor.Seconds() * 1000 / fastest
+	return int64(max(1, min(slowest, maxPermits))), strconv.FormatFloat(milliseconds, 'f', 4, 64)
 }
 
 // Validate returns the error that [New] would report for these policies, or nil if they are valid.

@@ -79,8 +79,8 @@ end
 --@ report  in: answers limiter@  out: report@
 local report@ = limiter@.report(answers)
 
---@ lead  in: lead limiter@ most@  out: lead
-lead = max(1, min(lead, floor(most@ * 250 / limiter@.interval)))
+--@ lead  in: lead limiter@ most@ permit  out: lead permit
+lead, permit = max(1, min(lead, floor(most@ * 250 / limiter@.interval))), min(permit, limiter@.interval / most@)
 
 --@ next  in: batch limiter@ missed most@ next report@ window  out: batch next window
 if not batch or most@ < batch then

@@ -323,7 +323,7 @@ func TestAcquire_WindowBesideABucket_PaceStays(t *testing.T) {
 // TestAcquire_ClientWantsLess_GetsAllOfIt: one caller beside thirty.
 func TestAcquire_ClientWantsLess_GetsAllOfIt(t *testing.T) {
 	for name, test := range shareTests() {
-		another := test.policies == nil && !test.joined && name != "Redisson's layout"
+		another := test.policies == nil && name != "Redisson's layout"
 		if another || test.rate > 100 && redistest.Deep(0, 1) == 0 {
 			continue
 		}

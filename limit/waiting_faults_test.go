@@ -94,3 +94,33 @@ func TestAcquire_ClientsFail_NoPermitIsIdle(t *testing.T) {
 		})
 	}
 }
+
+// TestAcquire_ClientsDieBesideALongWindow_PaceStays: four of five Clients end while they wait. The window has permits
+// left, so its end is not the time at which their calls are due. What was held for them is held for the time of a call.
+func TestAcquire_ClientsDieBesideALongWindow_PaceStays(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, f *redistest.Fixture) {
+		test := limited(40, FixedWindow{100_000, 24 * time.Hour, false}, TokenBucket{5, 40, time.Second})
+		dies, d := time.Now().Add(time.Second), 4*time.Second
+		ctx, end := context.WithDeadline(t.Context(), time.Now().Add(d))
+		defer end()
+		var all sync.WaitGroup
+		var granted atomic.Int64
+		for i := range 20 {
+			conn := f.Conn
+			if i%5 > 0 {
+				conn = hanging{f.Conn, dies, dies.Add(d)}
+			}
+			l := test.open(rratelimiter.New(conn))
+			for range 2 {
+				all.Go(func() {
+					for l.Acquire(ctx, 1) == nil {
+						granted.Add(1)
+					}
+				})
+			}
+		}
+		all.Wait()
+		assert.GreaterOrEqual(t, float64(granted.Load()), 0.95*test.rate*d.Seconds())
+		assert.LessOrEqual(t, float64(f.Scripts.Load()), 4.5*float64(granted.Load()), "the Clients ask in turn")
+	})
+}

@@ -4,9 +4,9 @@
 -- not all.
 --
 -- Permits of a window come free together, batch of them. Need is what those before it take, if they want as much as this
--- Client does, less the permits that the window still has. Beside a policy that drips, each takes one at a time. If that is not below 0, the turn of the Client is in a later
+-- Client does, less the permits that the window still has. If that is not below 0, the turn of the Client is in a later
 -- window. It asks in that one, although this one still has permits: held is the time until the next one. Sixteen more
--- ask than can be served, for those that have left.
+-- ask than can be served, for those that have left. Beside a policy that drips, permits come free one after another.
 --
 -- A Client whose waiters want no more is due at once: for the next call of a rival it is absent. But callers that are
 -- served come back, and take more of a window that is large for them. It is, if a second has 16 permits or more for
@@ -21,15 +21,15 @@
 --   15, 10 beyond 4 Each Client before it adds 15 ms to lag, and each beyond the fourth up to 10 ms more. A permit's time
 --                   is the most for each. In a window, all but the first ask up to 10 ms later. Then the first gets
 --                   what it wants, also on a slower link.
---   250             The longest lag without windows, and the time of lead permits.
+--   250             The longest lag without windows.
 --   5000            A queue asks again after five seconds at the latest, whatever the policies say.
 --   8000            The set expires so many milliseconds after the last call. A call is due within 5000 and a second or
 --                   more by which it is late. So the set stays while a Client waits.
 --
--- Needs: ahead batch clock drips granted held id known late lead next open own rest rival stays t total waiters window.
--- Sets: held lag own.
+-- Needs: ahead batch clock drips ends granted held id known late lead next open own permit rest rival stays t total
+-- waiters window. Sets: held lag own.
 own = min(549755813887, own + granted)
-local wants, due, lag, permit = total + rest - granted, t, 0, 250 / lead
+local wants, due, lag = total + rest - granted, t, 0
 local large = window > 0 and lead >= 4 * (total + rest)
 local comeBack = rival and large and wants == 0 and open > granted
 wants = comeBack and total or wants
@@ -42,8 +42,8 @@ if score ~= known then
 end
 local before = rival and tonumber(redis.pcall('ZRANK', waiters, id)) or 0
 local left, need = max(0, open - granted), -1
-if batch then
-  need = max(0, before - 16) * (drips and 1 or min(batch, total + rest)) - left
+if batch and not drips then
+  need = max(0, before - 16) * min(batch, total + rest) - left
   lag = max(0, floor(need / batch)) * window + min(before, 1) * min(10, permit)
 else
   lag = min(before * min(15, permit) + max(0, before - 4) * min(10, permit), 250)
@@ -51,7 +51,7 @@ end
 if left == 0 then
   held = 0
 elseif need >= 0 then
-  held = next > 0 and ceil(next / 1000) or window
+  held = ends > 0 and ends or window
 elseif held > 0 or wants == 0 then
   held, lag = granted < total and held or 0, 0
 end

@@ -21,7 +21,8 @@
 --
 -- Clients that are overdue become absent, and the rival is the first of the others. An absent Client keeps its score for
 -- three seconds: one whose calls are late, beside much load, makes up for it. While there are absent Clients, one without
--- a rival counts what it gets for them: others is true.
+-- a rival counts what it gets for them: others is true. So it is if the clock of another Client is ahead by more than
+-- calls differ.
 --
 -- The name of clock is longer than 64 bytes. Redis keeps a small set with shorter members as a list, in which each
 -- command reads the members one after another.
@@ -83,7 +84,7 @@ end
 local first = time[1] and redis.pcall('ZRANGEBYSCORE', waiters, '0', '(549755813888', 'WITHSCORES', 'LIMIT', '0', '2') or {}
 local isFirst = first[1] == id
 local rival, least = first[isFirst and 3 or 1], floor(first[isFirst and 4 or 2] or 0)
-local others = rival or moved > 0
+local others = rival or moved > 5000
 if marked or not rival and (tonumber(redis.pcall('ZCOUNT', waiters, 1e14, 2e14)) or 0) > 0 then
   others = true
   local gone = redis.pcall('ZRANGEBYSCORE', waiters, 1e13, '(' .. 1e13 + t - 3000, 'LIMIT', '0', '32')

@@ -1,7 +1,9 @@
 -- Lowers credit to the share of the Client, so that all Clients with waiters get the same number of permits in time.
 --
--- Open is what is free for waiters. Lead is the permits of 250 ms: calls of Clients do not come in turn, so one may be
--- ahead of another by as much. Limit/plan.go computes it, or the script if the rate is in Redis.
+-- Open is what is free for waiters. Lead is the permits of 250 ms at the slowest rate of the policies. Calls of Clients
+-- do not come in turn, so one may be ahead of another by as much. Permit is the milliseconds of one at the fastest rate,
+-- at most 250. The slowest may be a quota of a day that is not used up. Limit/plan.go computes both. If the rate is in
+-- Redis, the script does.
 --   1. A Client may take until it is ahead of the rival by its part of lead and of open: these divided by the
 --      number of Clients.
 --   2. It may take more if those that got less than it want less than is open.
@@ -17,16 +19,16 @@
 --   8 Clients       A call reads what so many want of those that got less. If there are as many, they are taken to
 --                   want all that is open. So is one that wants 1023 or more.
 --   2048000         The fraction of "<id>!" in microseconds.
---   5, 1250 and 100 A hold lasts 5 ms or the time of five permits, whichever is longer. Lead permits take 250 ms. A
---                   hold of more permits lasts as long as these take, up to 100 ms. Otherwise a Client asks again
---                   and again while the rival waits for more than is free.
+--   5 and 100       A hold lasts 5 ms or the time of five permits, whichever is longer. One of more permits lasts as
+--                   long as these take, up to 100 ms. Otherwise a Client asks again and again while the rival waits
+--                   for more than is free.
 --
 --   reach           0 or 1: whether those within a part of open above the Client also count as behind it. With 1,
 --                   Clients whose few callers come back leave permits of a small log unused: see
 --                   TestTransport_PoliciesOfThePage_AreAcceptedByProviders. With 0, one of four Clients of Redisson's
 --                   layout takes most of each burst, and TestAcquire_ClientsWait_ShareEqually fails.
 --
--- Needs: credit free holds id lead least reach rival t total waiters.
+-- Needs: credit free holds id lead least permit reach rival t total waiters.
 -- Sets: credit held known open own slow stays.
 local known, open = tonumber(redis.pcall('ZSCORE', waiters, id)), max(0, min(free, credit + 1))
 local stays = known and known < 1e14
@@ -49,7 +51,7 @@ if rival and (open > 0 or not stays) then
   end
   local due = share < asked and holds and call('ZSCORE', waiters, rival .. '!') or 0
   if due + 0 >= t then
-    held = min(floor(due) + 1 - t, max(5, ceil(1250 / lead), min(100, ceil((asked - share) * 250 / lead))))
+    held = min(floor(due) + 1 - t, max(5, ceil(5 * permit), min(100, ceil((asked - share) * permit))))
     slow = fmod(due, 1) * 2048000
     credit = min(credit, share - 1)
   end

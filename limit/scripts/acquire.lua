@@ -33,10 +33,11 @@
 --   more     The same, in acquire, if the requests want more than is free.
 --   credit   Lowers credit, the number of permits that may be taken before another request: a caller
 --            behind more waits until they are paid for.
---   lead     Lowers lead, if the rate is in Redis: see internal/include/share.lua.
+--   lead     Lowers lead and permit, as internal/include/share.lua has them, if the rate is in Redis.
 --   hold     Sets holds to false if nothing is to be held for other Clients now.
---   next     Raises next, the microseconds until missed permits are free for a caller that waits. Of a window it
---            sets batch, the permits that come free together, and window, its milliseconds: those of the smallest.
+--   next     Raises next, the microseconds until missed permits are free for a caller that waits. Of the smallest
+--            window it sets batch, the permits that come free together, and window, its milliseconds. If all of it
+--            comes free at once, it sets ends, the milliseconds until then.
 --            sets drips if permits come free one after another.
 --   prefetch Lowers span, the milliseconds in which prefetched permits are used. A policy without it
 --            cannot prefetch.
@@ -91,7 +92,7 @@
 --          the ID of the queue.
 --          the milliseconds by which its calls may be late.
 --          the permits of its waiters that are not in the call.
---          lead, see internal/include/share.lua.
+--          lead and permit, see internal/include/share.lua.
 --
 -- If all was granted and flags has no d, replies the text of the policy, or {text, text, ...} of
 -- several. If none was granted for now, and there are
@@ -112,7 +113,7 @@
 -- policy}. The policy is unchanged then.
 local backdate = tonumber(ARGV[@last + 3] or '')
 --@waiting local waiters, id, late = KEYS[@waiters], ARGV[@last + 6], ARGV[@last + 7] + 0
---@waiting local rest, lead = ARGV[@last + 8] + 0, ARGV[@last + 9] + 0
+--@waiting local rest, lead, permit = ARGV[@last + 8] + 0, ARGV[@last + 9] + 0, ARGV[@last + 10] + 0
 --@waiting include rivals
 --@once function
 --@waiting if others then -- whose callers have waited, if these have not
@@ -173,7 +174,7 @@ end
 --@lone flat
 --@each expire
 --@each report
---@waiting local next, batch, window, drips = 0, nil, 0, false
+--@waiting local next, batch, window, ends, drips = 0, nil, 0, 0, false
 --@waiting each next
 --@waiting include record
 --@waiting if not prefetched then

@@ -209,7 +209,7 @@ local millis = floor(now / 1000)
 local backdate = tonumber(ARGV[5 + 3] or '')
 local KEYS = KEYS
 local waiters, id, late = KEYS[2], ARGV[5 + 6], ARGV[5 + 7] + 0
-local rest, lead = ARGV[5 + 8] + 0, ARGV[5 + 9] + 0
+local rest, lead, permit = ARGV[5 + 8] + 0, ARGV[5 + 9] + 0, ARGV[5 + 10] + 0
 -- internal/include/rivals.lua
 local clock = 'the most advanced clock of the Clients whose callers wait for the limiter'
 local time, server, ahead, moved = redis.pcall('TIME'), now, nil, 0
@@ -249,7 +249,7 @@ end
 local first = time[1] and redis.pcall('ZRANGEBYSCORE', waiters, '0', '(549755813888', 'WITHSCORES', 'LIMIT', '0', '2') or {}
 local isFirst = first[1] == id
 local rival, least = first[isFirst and 3 or 1], floor(first[isFirst and 4 or 2] or 0)
-local others = rival or moved > 0
+local others = rival or moved > 5000
 if marked or not rival and (tonumber(redis.pcall('ZCOUNT', waiters, 1e14, 2e14)) or 0) > 0 then
   others = true
   local gone = redis.pcall('ZRANGEBYSCORE', waiters, 1e13, '(' .. 1e13 + t - 3000, 'LIMIT', '0', '32')
@@ -309,7 +309,7 @@ if rival and (open > 0 or not stays) then
   end
   local due = share < asked and holds and call('ZSCORE', waiters, rival .. '!') or 0
   if due + 0 >= t then
-    held = min(floor(due) + 1 - t, max(5, ceil(1250 / lead), min(100, ceil((asked - share) * 250 / lead))))
+    held = min(floor(due) + 1 - t, max(5, ceil(5 * permit), min(100, ceil((asked - share) * permit))))
     slow = fmod(due, 1) * 2048000
     credit = min(credit, share - 1)
   end
@@ -473,17 +473,19 @@ server1 = server1[1] * 1000 + floor(server1[2] / 1000)
 -- limit/calendar.lua, report
 local report1 = {text1, (count1 or 0) + 0, (left1 or 0) + 0, server1 + (left1 or 0)}
 -- limit/scripts/acquire.lua
-local next, batch, window, drips = 0, nil, 0, false
+local next, batch, window, ends, drips = 0, nil, 0, 0, false
 -- limit/calendar.lua, length
 local length1 = ARGV[5] - ARGV[4]
 -- limit/fixedwindow.lua, next
-next = max(next, (left1 or 0) * 1000)
+if (missed or 1) > most1 - (count1 or 0) then
+  next = max(next, (left1 or 0) * 1000)
+end
 if not batch or most1 < batch then
-  batch, window = most1, length1 + 0
+  batch, window, ends = most1, length1 + 0, (left1 or 0) + 0
 end
 -- internal/include/record.lua
 own = min(549755813887, own + granted)
-local wants, due, lag, permit = total + rest - granted, t, 0, 250 / lead
+local wants, due, lag = total + rest - granted, t, 0
 local large = window > 0 and lead >= 4 * (total + rest)
 local comeBack = rival and large and wants == 0 and open > granted
 wants = comeBack and total or wants
@@ -496,8 +498,8 @@ if score ~= known then
 end
 local before = rival and tonumber(redis.pcall('ZRANK', waiters, id)) or 0
 local left, need = max(0, open - granted), -1
-if batch then
-  need = max(0, before - 16) * (drips and 1 or min(batch, total + rest)) - left
+if batch and not drips then
+  need = max(0, before - 16) * min(batch, total + rest) - left
   lag = max(0, floor(need / batch)) * window + min(before, 1) * min(10, permit)
 else
   lag = min(before * min(15, permit) + max(0, before - 4) * min(10, permit), 250)
@@ -505,7 +507,7 @@ end
 if left == 0 then
   held = 0
 elseif need >= 0 then
-  held = next > 0 and ceil(next / 1000) or window
+  held = ends > 0 and ends or window
 elseif held > 0 or wants == 0 then
   held, lag = granted < total and held or 0, 0
 end
