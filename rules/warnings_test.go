@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -12,16 +13,18 @@ func TestWarnings_BanOfRanges_NeedsARuleBehindIt(t *testing.T) {
 	const ban = "{name: ban, match: {pattern: /a/, ranges: 198.51.100.0/24}, ban: true}, "
 	for rest, warned := range map[string]bool{
 		ban: true,
-		ban + "{name: b, match: POST /a/, key: all, limits: 1/m}":                        true,
-		ban + "{name: b, match: /, key: ip, limits: 1/m, on_failure: open}":              true,
-		ban + "{name: b, match: /, key: all, limits: 1/m, shadow: true}":                 true,
-		ban + "{name: b, match: {ranges: '::/0'}, key: all, limits: 1/m}":                true,
-		ban + "{name: b, match: /, key: ip, limits: 1/m}":                                false,
-		ban + "{name: b, match: /, key: all, limits: 1/m, on_failure: open}":             false,
-		"{name: ban, match: {ranges: 198.51.100.0/24}, ban: true, shadow: true}":         false,
-		"{name: ban, match: {pattern: /a/}, ban: true}":                                  false,
-		"{name: b, match: {ranges: 198.51.100.0/24}, key: ip, limits: 1/m}":              false,
-		"{name: b, match: /a/b, key: ip, limits: 1/m}, " + ban:                           true,
+		ban + "{name: b, match: POST /a/, key: all, limits: 1/m}":                true,
+		ban + "{name: b, match: /, key: ip, limits: 1/m, on_failure: open}":      true,
+		ban + "{name: b, match: /, key: all, limits: 1/m, shadow: true}":         true,
+		ban + "{name: b, match: {ranges: '::/0'}, key: all, limits: 1/m}":        true,
+		ban + "{name: b, match: /, key: ip, limits: 1/m}":                        false,
+		ban + "{name: b, match: /, key: all, limits: 1/m, on_failure: open}":     false,
+		"{name: ban, match: {ranges: 198.51.100.0/24}, ban: true, shadow: true}": false,
+		"{name: ban, match: {pattern: /a/}, ban: true}":                          false,
+		"{name: b, match: {ranges: 198.51.100.0/24}, key: ip, limits: 1/m}":      false,
+		"{name: b, match: /a/b, key: ip, limits: 1/m}, " + ban:                   true,
+		"{name: ban, match: {pattern: POST /a/, ranges: 198.51.100.0/24}, ban: true}, " +
+			"{name: b, match: {pattern: /a/, methods: [GET, POST]}, key: ip, limits: 1/m}": false,
 		ban + "{name: b, match: {pattern: /a/, headers: {X: y}}, key: all, limits: 9/m}": true,
 	} {
 		warnings := parsed(t, "rules: ["+rest+"]").Warnings()
@@ -50,29 +53,30 @@ func TestWarnings_Status401_NeedsAChallenge(t *testing.T) {
 // TestWarnings_RuleWithoutRequests_IsNamed, unless all rules decide: a reload does not fail for it.
 func TestWarnings_RuleWithoutRequests_IsNamed(t *testing.T) {
 	for rules, reached := range map[string]bool{
-		"/api/ | /api/login":                             false,
-		"/api/ | /api":                                   true,
-		"/api/login | /api/":                             true,
-		"/ | {grpc: '*'}":                                true,
-		"/ | [/x, {grpc: '*'}]":                          true,
-		"{grpc: '*'} | {grpc: /a.B/*}":                   false,
-		"{grpc: '*'} | {grpc: /grpc.health.v1.Health/*}": true, // not limited by a rule for all
-		"POST / | /":                                     true,
-		"{methods: [GET, POST]} | {pattern: /x, methods: [GET, POST]}":           false,
-		"{methods: [GET, POST]} | {methods: [POST, PUT]}":                        true,
-		"a.example/ | b.example/x":                                               true,
-		"a.example/ | A.example/x":                                               false,
-		"'/{a}/{b}' | '/x/{c}'":                                                  false,
-		"'/x/{$}' | '/{a}/{$}'":                                                  true,
-		"'/{a}/{$}' | '/x/{$}'":                                                  false,
-		"'/{a...}' | '/x/{$}'":                                                   false,
-		"'/x/{$}' | /x/":                                                         true,
-		"{headers: {X: y}} | {headers: {X: '*'}}":                                true,
-		"{ranges: 10.0.0.0/8} | {pattern: /x, ranges: 10.0.0.0/8}":               false,
-		"{ranges: 10.0.0.0/8} | {ranges: 11.0.0.0/8}":                            true,
-		"{ranges: 10.0.0.0/8} | /":                                               true,
-		"[/a/, /b/] | [/a/x, /b/x]":                                              false,
-		"[/a/, /b/] | [/a/x, /c/x]":                                              true,
+		"/api/ | /api/login":                                       false,
+		"/api/ | /api":                                             true,
+		"/api/login | /api/":                                       true,
+		"/ | {grpc: '*'}":                                          true,
+		"/ | [/x, {grpc: '*'}]":                                    true,
+		"{grpc: '*'} | {grpc: /a.B/*}":                             false,
+		"{grpc: '*'} | {grpc: /grpc.health.v1.Health/*}":           true, // not limited by a rule for all
+		"POST / | /":                                               true,
+		"{methods: [GET, POST]} | HEAD /x":                         false,
+		"{methods: [GET, POST]} | {methods: [POST, PUT]}":          true,
+		"a.example/ | b.example/x":                                 true,
+		"a.example/ | A.example/x":                                 false,
+		"'/{a}/{b}' | '/x/{c}'":                                    false,
+		"'/x/{$}' | '/{a}/{$}'":                                    true,
+		"'/{a}/{$}' | '/x/{$}'":                                    false,
+		"'/{a...}' | '/x/{$}'":                                     false,
+		"'/x/{$}' | /x/":                                           true,
+		"{headers: {X: '*'}} | {headers: {X: y, Z: z}}":            false,
+		"{headers: {X: y}} | {headers: {X: '*'}}":                  true,
+		"{ranges: 10.0.0.0/8} | {pattern: /x, ranges: 10.0.0.0/8}": false,
+		"{ranges: 10.0.0.0/8} | {ranges: 11.0.0.0/8}":              true,
+		"{ranges: 10.0.0.0/8} | /":                                 true,
+		"[/a/, /b/] | [/a/x, /b/x]":                                false,
+		"[/a/, /b/] | [/a/x, /c/x]":                                true,
 		"{pattern: /a/, headers: {X: y}} | {pattern: GET /a/b, headers: {X: y}}": false,
 		"{pattern: 'GET a.example/a/{x}', ranges: '::/0'} | GET a.example/a/b":   true,
 	} {
@@ -88,6 +92,15 @@ func TestWarnings_RuleWithoutRequests_IsNamed(t *testing.T) {
 		}
 		assert.Empty(t, parsed(t, "match: all\n"+file).Warnings(), rules)
 	}
+}
+
+// TestWarnings_ManyRules_ComparesTheFirst: each more would be compared with all before it.
+func TestWarnings_ManyRules_ComparesTheFirst(t *testing.T) {
+	file := "rules:\n- {name: first, key: all, limits: 1/s}\n"
+	for i := range 2010 {
+		file += fmt.Sprintf("- {name: r%d, match: /%d, key: all, limits: 1/s}\n", i, i)
+	}
+	assert.Equal(t, 1999, len(parsed(t, file).Warnings()))
 }
 
 func TestWarnings_LocalShare_RoundsToNothing(t *testing.T) {

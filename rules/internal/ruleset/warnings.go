@@ -10,29 +10,29 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
+// mostCompared is the most rules of a file of which each is compared with all before it.
+const mostCompared = 2000
+
 // Warnings describes what a valid file may not mean:
 //   - Rules that no request reaches.
 //   - Bans of ranges that let a client of an unknown address pass: no rule behind them decides all its requests.
 //   - Local shares of less than a permit.
 //   - Rules that answer 401, which requires a header (RFC 9110, 15.5.2).
 func (s *File) Warnings() (all []string) {
+	behind := slices.DeleteFunc(slices.Clone(s.rules), func(r *rule) bool { return !r.decidesUnknown() })
 	for i, r := range s.rules {
 		warn := func(format string, values ...any) {
 			all = append(all, fmt.Sprintf("line %d: the rule %q ", r.line, r.name)+fmt.Sprintf(format, values...))
 		}
-		behind := s.rules
-		if !s.all {
+		if !s.all && i < mostCompared {
 			if by := coveredBy(s.rules[:i], r); by != "" {
 				warn("gets no request, since the rule %q before it matches them all: write it first, or match: all", by)
 			}
-			behind = s.rules[i:]
 		}
 		opens := func(c *condition) bool {
 			unknown := *c
 			unknown.ranges = nil
-			return len(c.ranges) > 0 && !slices.ContainsFunc(behind, func(other *rule) bool {
-				return other.decidesUnknown() && other.covers(&unknown)
-			})
+			return len(c.ranges) > 0 && !slices.ContainsFunc(behind, func(other *rule) bool { return other.covers(&unknown) })
 		}
 		if r.onlyBans() && !r.settings.Shadow && slices.ContainsFunc(r.conditions, opens) {
 			warn("bans ranges: requests of unknown addresses pass it, and no rule that fails closed matches all of them")
@@ -51,6 +51,9 @@ func (s *File) Warnings() (all []string) {
 			warn("answers 401, which requires a header WWW-Authenticate: " +
 				"set it in a handler around the Middleware or in the proxy, or choose another status")
 		}
+		if !s.all && len(behind) > 0 && behind[0] == r {
+			behind = behind[1:]
+		}
 	}
 	return all
 }
@@ -67,25 +70,23 @@ func coveredBy(before []*rule, r *rule) (name string) {
 	return name
 }
 
-// decidesUnknown reports whether no request of an unknown address passes by the mode of the rule.
+// decidesUnknown reports whether the rule decides requests of unknown addresses, and none passes by its mode.
 func (r *rule) decidesUnknown() bool {
 	open := r.settings.OnFailure == failureMode{limit.Open, true} &&
 		slices.ContainsFunc(r.key, func(p keyPart) bool { return p.kind == "ip" })
-	return !open && !r.settings.Shadow
+	return !open && !r.settings.Shadow &&
+		slices.ContainsFunc(r.conditions, func(c *condition) bool { return len(c.ranges) == 0 })
 }
 
 func (r *rule) covers(c *condition) bool {
 	return slices.ContainsFunc(r.conditions, func(other *condition) bool { return other.covers(c) })
 }
 
-// covers reports whether all requests that meet other meet c: its path matches theirs, and it has no other parts than
-// other has.
+// covers reports whether all requests that meet other meet c. It does not look for ranges within others.
 func (c *condition) covers(other *condition) bool {
 	extra := len(other.segments) - len(c.segments)
-	if c.rpc != other.rpc || c.host != "" && c.host != other.host || c.method != "" && c.method != other.method ||
-		len(c.methods) > 0 && !slices.Equal(c.methods, other.methods) ||
-		len(c.headers) > 0 && !slices.Equal(c.headers, other.headers) ||
-		len(c.ranges) > 0 && !slices.Equal(c.ranges, other.ranges) || extra < 0 {
+	if c.rpc != other.rpc || c.host != "" && c.host != other.host || extra < 0 ||
+		len(c.ranges) > 0 && !slices.Equal(c.ranges, other.ranges) {
 		return false
 	}
 	if c.rpc && len(c.segments) == 0 && extra > 0 && httptarget.Exempt("/"+other.segments[0]+"/") {
@@ -96,8 +97,23 @@ func (c *condition) covers(other *condition) bool {
 			return false
 		}
 	}
-	if c.end == endRest {
-		return extra > 0 || other.end != endHere
+	if c.end == endRest && extra == 0 && other.end == endHere || c.end != endRest && (extra > 0 || c.end != other.end) {
+		return false
 	}
-	return extra == 0 && c.end == other.end
+	return c.coversMethods(other) && !slices.ContainsFunc(c.headers, func(h header) bool {
+		return !slices.ContainsFunc(other.headers, func(o header) bool {
+			return o.name == h.name && (h.value == "*" || h.value == o.value)
+		})
+	})
+}
+
+func (c *condition) coversMethods(other *condition) bool {
+	accepts := func(m string) bool { return c.hasMethod(m) && (len(c.methods) == 0 || hasMethod(c.methods, m)) }
+	switch {
+	case len(other.methods) > 0:
+		return !slices.ContainsFunc(other.methods, func(m method) bool { return other.mayHave(m) && !accepts(string(m)) })
+	case other.method != "":
+		return accepts(other.method)
+	}
+	return c.method == "" && len(c.methods) == 0
 }
