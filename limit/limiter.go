@@ -96,9 +96,7 @@ func (l *Limiter) open(id string) {
 	l.calls = engine.Limiter{
 		Engine: l.protocol.plan.client.Engine, ID: id, Name: l.protocol.name, Policy: l.protocol.plan.kinds,
 		DependsOn: l.protocol.dependsOn, Protocol: &l.protocol, Prefetches: l.protocol.plan.prefetches,
-	}
-	if !l.protocol.plan.redisson { // which counts in milliseconds
-		l.calls.Tick = time.Microsecond
+		Tick: l.protocol.plan.tick,
 	}
 }
 

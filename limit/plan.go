@@ -31,6 +31,7 @@ type plan struct {
 	flat          bool           // a lone Take has a flat reply: see protocol.flat
 	prefetches    bool           // all policies can prefetch
 	redisson      bool           // a member is of Redisson's layout
+	tick          time.Duration  // the precision of the time in calls
 	holds         []heldMember   // those whose permits are held until they are returned
 	countsDenials bool           // a member counts denials, so that none is answered from memory
 	spread        time.Duration  // of the waiters for one permit, if a policy is a bucket: see state.Lag
@@ -81,7 +82,10 @@ func planOf(client inside.Client, members []member) *plan {
 	slices.Sort(kinds)
 	p.kinds = strings.Join(slices.Compact(kinds), "+")
 	p.prefetches = !slices.ContainsFunc(members, func(m member) bool { return !m.has("prefetch") })
-	p.redisson = slices.ContainsFunc(members, isRedisson)
+	p.tick = time.Microsecond
+	if p.redisson = slices.ContainsFunc(members, isRedisson); p.redisson { // which counts in milliseconds
+		p.tick = time.Millisecond
+	}
 	for i, m := range members {
 		if isHeld(m) {
 			p.holds = append(p.holds, heldMember{i, argument(acquire, members, i) + placeArg})

@@ -12,9 +12,9 @@ import (
 )
 
 // run makes the call of a batch. While the slot of its keys moves, it begins again. Then it ends the call, also if a
-// callback of the program panics or ends the goroutine: it makes the answers final, with the entry locked if the batch
-// has one. end does what only its kind of call needs. It unlocks the entry and wakes the callers, to whom the requests
-// belong from then on.
+// callback of the program panics or ends the goroutine. It makes the answers final, with the entry locked if the batch
+// has one. Then end does what its kind of call needs: it unlocks the entry and wakes the callers. The requests belong
+// to them from then on.
 func (l *Limiter) run(ctx context.Context, e *entry, b *Batch, end func()) {
 	clear(b.Lost)
 	b.Outcome, b.err = Outcome{Lost: b.Lost[:0]}, redisx.ErrNoReply // unless all attempts return
@@ -37,8 +37,8 @@ func (l *Limiter) run(ctx context.Context, e *entry, b *Batch, end func()) {
 		}
 		end()
 	}()
-	var err error
-	for attempt := 0; attempt == 0 || redisx.Again(ctx, err, attempt); attempt++ {
+	err := l.attempt(ctx, b)
+	for attempt := 1; err != nil && redisx.Again(ctx, err, attempt); attempt++ {
 		err = l.attempt(ctx, b)
 	}
 	b.err = err
@@ -60,7 +60,7 @@ func (l *Limiter) attempt(ctx context.Context, b *Batch) error {
 	}
 	l.Protocol.Prepare(b, now)
 	if g.hooked {
-		b.dated, b.version = now.Truncate(l.tick()), g.changes.versionOf(l.DependsOn)
+		b.dated, b.version = now.Truncate(l.Tick), g.changes.versionOf(l.DependsOn)
 		l.beginCall(b)
 	}
 	for calls := 1; ; calls++ {

@@ -155,7 +155,7 @@ func (l *Limiter) since(k *knowledge) (since, age time.Duration) {
 	age = elapsed(k.Sent, now)
 	switch {
 	case g.ServerTime():
-		return age + l.tick(), age // the script rounds the time down
+		return age + l.Tick, age // the script rounds the time down
 	case g.ownClock:
 		now = g.now()
 	}

@@ -28,7 +28,6 @@
 package engine
 
 import (
-	"cmp"
 	"context"
 	"hash/maphash"
 	"sync"
@@ -132,7 +131,7 @@ func (g *Engine) ServerTime() bool { return g.now == nil }
 // Limiter is a limiter as the engine sees it. Limiters with one ID share their calls. An ID begins
 // with the kind of its limiter and a space, so that limiters of two kinds never share an ID.
 //
-// A Limiter is not copied. Only Tick is optional.
+// A Limiter is not copied.
 type Limiter struct {
 	Engine     *Engine
 	ID         string
@@ -141,10 +140,8 @@ type Limiter struct {
 	DependsOn  []string // the keys whose changes affect it, at least one: see RunChange
 	Protocol   Protocol
 	Prefetches bool          // its script can prefetch permits
-	Tick       time.Duration // the precision of the time in its calls; 0 for a millisecond
+	Tick       time.Duration // the precision of the time in its calls
 }
-
-func (l *Limiter) tick() time.Duration { return cmp.Or(l.Tick, time.Millisecond) }
 
 // Protocol translates between batches and the script of a limiter.
 type Protocol interface {

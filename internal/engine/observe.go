@@ -159,9 +159,4 @@ func (c *Call) report(ctx context.Context, l *Limiter) {
 }
 
 // reportAlone reports a call that served no caller, on a goroutine of its own: the hook may block.
-func (c *Call) reportAlone() {
-	if c == nil {
-		return
-	}
-	go c.report(context.Background(), c.Limiter)
-}
+func (c *Call) reportAlone() { go c.report(context.Background(), c.Limiter) }

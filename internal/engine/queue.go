@@ -55,15 +55,6 @@ type queue struct {
 // claimAgain is how long a Client whose waiters were the only ones asks without a Claim.
 const claimAgain = 250 * time.Millisecond
 
-// claim sets the Claim of the batch.
-func (q *queue) claim(call time.Duration, sum int64, now time.Time) {
-	if q.alone && now.Sub(q.claimedAt) < claimAgain {
-		return
-	}
-	q.claimedAt = now
-	q.batch.Claim = Claim{ID: q.id, Late: call + shortestCall, Rest: q.wanted - sum}
-}
-
 // add adds a waiter to the end of the queue, and plans the call that answers it.
 func (q *queue) add(w *waiter) {
 	q.arrived++
@@ -233,8 +224,9 @@ func (q *queue) fillBatch(call time.Duration, claims bool, now time.Time) {
 		q.inCall = w.arrival
 	}
 	b.Claim, b.Prefetch = Claim{}, Prefetch{}
-	if claims {
-		q.claim(call, sum, now)
+	if claims && !(q.alone && now.Sub(q.claimedAt) < claimAgain) {
+		q.claimedAt = now
+		b.Claim = Claim{ID: q.id, Late: call + shortestCall, Rest: q.wanted - sum}
 	}
 	if q.stale {
 		q.checked = time.Time{} // the reply may deny any waiter

@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 )
@@ -50,7 +51,7 @@ func freshNames() (*Engine, *registry) {
 }
 
 func named(g *Engine, name string) *Limiter {
-	return &Limiter{Engine: g, ID: name, Name: name, DependsOn: []string{name}}
+	return &Limiter{Engine: g, ID: name, Name: name, DependsOn: []string{name}, Tick: time.Millisecond}
 }
 
 // TestRegistry_EntryRemovedBeforeACallerLocksIt_CallerGetsAnother: the caller has found the entry

@@ -342,7 +342,9 @@ func (l *Limiter) endShared(e *entry, b *Batch) (again bool) {
 		go l.sendBatches(context.Background(), e, false)
 	}
 	l.Engine.registry.unlockEntry(e)
-	b.takeCall().reportAlone() // if no caller does
+	if b.call != nil {
+		b.takeCall().reportAlone() // if no caller does
+	}
 	b.wakeShared()
 	l.Engine.batches.Put(b)
 	return again

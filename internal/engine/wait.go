@@ -191,8 +191,10 @@ func (l *Limiter) endQueued(e *entry, q *queue) {
 	}
 	e.mu.Unlock()
 	q.wakeAll(done)
-	b.takeCall().reportAlone() // if no caller does
-	if revoked != nil {        // the first waiter needs their permits as well
+	if b.call != nil {
+		b.takeCall().reportAlone() // if no caller does
+	}
+	if revoked != nil { // the first waiter needs their permits as well
 		await(context.Background(), revoked)
 		e.mu.Lock()
 		q.refresh() // although a refund may still hang
