@@ -91,7 +91,7 @@ func (p *protocol) eval(ctx context.Context, before []redisx.Call, script *redis
 func (p *protocol) pages(ctx context.Context, script *redisx.Script, args []string) (redisx.Reply, error) {
 	all, needsRate, initialized := false, script == releaseScript || script == drainScript || script == availableScript, 0
 	var before []redisx.Call
-	for range engine.MaxPages {
+	for calls := 1; ; calls++ {
 		keys := p.namedKeys(all)
 		if script == recountScript && len(args) > validArg && len(keys) == sharedKeys {
 			keys = append(slices.Clip(keys), p.mark())
@@ -119,12 +119,10 @@ func (p *protocol) pages(ctx context.Context, script *redisx.Script, args []stri
 		default:
 			return r, p.unexpected(&r)
 		}
-		if err := ctx.Err(); err != nil {
-			return r, err
+		if err := engine.Repeat(ctx, calls); err != nil {
+			return r, p.Explain(ctx, err)
 		}
 	}
-	return redisx.Reply{}, fmt.Errorf("rratelimiter: limiter %q: the script has not finished after %d calls", p.name,
-		engine.MaxPages)
 }
 
 // runInt runs a script that replies a number and changes the limiters with the changed keys.

@@ -54,7 +54,6 @@ type Places struct {
 // observer is an Observer with its state in an Engine.
 type observer struct {
 	Observer
-	made time.Time
 
 	mu      sync.Mutex
 	waiting map[string]int // waiters by ID, if there are any
@@ -65,12 +64,8 @@ func newObserver(o *Observer) *observer {
 	if o == nil || o.Decision == nil && o.RedisCall == nil && o.Waiting == nil && o.Places == nil {
 		return nil
 	}
-	return &observer{Observer: *o, made: time.Now(), waiting: make(map[string]int)}
+	return &observer{Observer: *o, waiting: make(map[string]int)}
 }
-
-// clock returns the time since the Engine was made. It reads only the monotonic clock, which is
-// cheaper than time.Now.
-func (o *observer) clock() time.Duration { return time.Since(o.made) }
 
 // count adds to the number of waiters of an ID, and returns it.
 func (o *observer) count(id string, more int) int {
@@ -87,7 +82,7 @@ func (o *observer) count(id string, more int) int {
 type Observation struct {
 	Decision
 	observer *observer
-	began    time.Duration
+	began    time.Time
 }
 
 // Observe begins to observe a call for permits.
@@ -96,7 +91,7 @@ func (l *Limiter) Observe(permits int64) Observation {
 	if o == nil {
 		return Observation{}
 	}
-	return Observation{Decision{Limiter: l, Permits: permits}, o, o.clock()}
+	return Observation{Decision{Limiter: l, Permits: permits}, o, time.Now()}
 }
 
 // Report reports the result of the call. The engine does nothing more for the call after that: a
@@ -104,7 +99,7 @@ func (l *Limiter) Observe(permits int64) Observation {
 func (v *Observation) Report(ctx context.Context, granted bool, from Source, err error) {
 	if o := v.observer; o != nil && o.Decision != nil {
 		d := v.Decision
-		d.Granted, d.Took, d.From, d.Err = granted && err == nil, o.clock()-v.began, from, err
+		d.Granted, d.Took, d.From, d.Err = granted && err == nil, time.Since(v.began), from, err
 		o.Decision(ctx, d)
 	}
 }
@@ -137,10 +132,10 @@ func (v *Observation) wait(ctx context.Context, wait func() (waited bool, err er
 		defer report(-1)
 		report(1)
 	}
-	began := o.clock()
+	began := time.Now()
 	waited, err := wait()
 	if waited {
-		v.Waited = o.clock() - began
+		v.Waited = time.Since(began)
 	}
 	return err
 }
