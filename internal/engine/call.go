@@ -108,13 +108,13 @@ func (l *Limiter) attempt(ctx context.Context, b *Batch) error {
 // unclaimedFor is how long calls have no Claim, after Redis has refused one by the rights of its user.
 const unclaimedFor = time.Minute
 
-// MaxPages is the largest number of calls for one run of a script: enough for 16 million grants.
-const MaxPages = 1 << 16
+// maxPages is the largest number of calls for one run of a script: enough for 16 million grants.
+const maxPages = 1 << 16
 
 // Repeat returns an error if a script must not get another call: its caller has left, or it has had
-// MaxPages calls.
+// maxPages calls.
 func Repeat(ctx context.Context, calls int) error {
-	if calls >= MaxPages {
+	if calls >= maxPages {
 		return fmt.Errorf("the script has not finished after %d calls", calls)
 	}
 	return ctx.Err()

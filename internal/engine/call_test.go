@@ -93,7 +93,7 @@ func TestCall_ScriptNeverFinishes_EndsWithAnError(t *testing.T) {
 			g := New(Settings{Redis: conn})
 			err := way.call(context.WithoutCancel(t.Context()), openPaged(g, "limiter", endless), 1)
 			assert.ErrorContains(t, err, "limiter: the script has not finished")
-			assert.EqualValues(t, MaxPages, conn.calls.Load())
+			assert.EqualValues(t, maxPages, conn.calls.Load())
 		})
 	}
 }

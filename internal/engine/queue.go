@@ -224,7 +224,7 @@ func (q *queue) fillBatch(call time.Duration, claims bool, now time.Time) {
 		q.inCall = w.arrival
 	}
 	b.Claim, b.Prefetch = Claim{}, Prefetch{}
-	if claims && !(q.alone && now.Sub(q.claimedAt) < claimAgain) {
+	if claims && (!q.alone || now.Sub(q.claimedAt) >= claimAgain) {
 		q.claimedAt = now
 		b.Claim = Claim{ID: q.id, Late: call + shortestCall, Rest: q.wanted - sum}
 	}

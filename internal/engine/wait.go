@@ -28,8 +28,10 @@ func (l *Limiter) Wait(ctx context.Context, ask Ask, deadline time.Time, result 
 	if l.Engine.hooked {
 		return l.waitHooked(ctx, until, ask, result)
 	}
-	_, err := l.wait(ctx, until, ask, result)
-	return err == nil, withoutTimeout(ctx, until, err)
+	if _, err := l.wait(ctx, until, ask, result); err != nil {
+		return false, withoutTimeout(ctx, until, err)
+	}
+	return true, nil
 }
 
 // errTimeout is the cause of the end of a context that ends at the deadline of Wait.
