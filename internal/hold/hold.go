@@ -62,7 +62,7 @@ type place struct {
 	end    time.Time     // when its lease ends, or a little earlier
 	again  time.Duration // the pause before it is returned once more, see ReturnUnknown; 0 for never
 	err    error         // of the last call that failed
-	done   chan struct{} // closed when it is over; nil if no caller waits for that
+	done   chan struct{} // closed when it is over
 
 	renewing bool // in a call that renews it
 
@@ -87,7 +87,11 @@ func (k *Keeper) New() *Hold { return &Hold{keeper: k} }
 
 // Add adds a place whose grant was sent at a time.
 func (h *Hold) Add(terms Terms, member string, sent time.Time) {
-	h.places = append(h.places, &place{hold: h, terms: terms, member: member, end: sent.Add(terms.Lease)})
+	h.places = append(h.places, newPlace(h, terms, member, sent.Add(terms.Lease)))
+}
+
+func newPlace(h *Hold, terms Terms, member string, end time.Time) *place {
+	return &place{hold: h, terms: terms, member: member, end: end, done: make(chan struct{})}
 }
 
 // Keep begins to renew the places whose terms want that. If a place is lost, lost is called once, on a goroutine of

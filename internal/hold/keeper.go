@@ -159,7 +159,8 @@ func (k *Keeper) returnAgain(p *place) {
 	if p.again == 0 || p.again > lastAgain || !time.Now().Add(p.again).Before(p.end) {
 		return
 	}
-	next := &place{hold: p.hold, terms: p.terms, member: p.member, end: p.end, again: 2 * p.again}
+	next := newPlace(p.hold, p.terms, p.member, p.end)
+	next.again = 2 * p.again
 	time.AfterFunc(p.again, func() {
 		k.mu.Lock()
 		defer k.mu.Unlock()
@@ -194,9 +195,7 @@ func (s *set) endLocked(p *place, err error) {
 	delete(s.returning, p)
 	p.state, p.err = over, err
 	p.uncountLocked()
-	if p.done != nil {
-		close(p.done)
-	}
+	close(p.done)
 	p.hold.loseLocked(err)
 }
 
@@ -235,26 +234,14 @@ func (h *Hold) loseLocked(err error) {
 
 // wait waits until a place is over.
 func (k *Keeper) wait(ctx context.Context, p *place) error {
-	k.mu.Lock()
-	if p.state == over {
-		defer k.mu.Unlock()
-		return p.err
-	}
-	if p.done == nil {
-		p.done = make(chan struct{})
-	}
-	done := p.done
-	k.mu.Unlock()
-	var ended error
 	select {
-	case <-done:
+	case <-p.done:
 	case <-ctx.Done():
-		ended = ctx.Err()
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if p.state != over {
-		return fmt.Errorf("limiter %q: a place is not returned yet: %w", p.terms.Limiter, cmp.Or(p.err, ended))
+		return fmt.Errorf("limiter %q: a place is not returned yet: %w", p.terms.Limiter, cmp.Or(p.err, ctx.Err()))
 	}
 	return p.err
 }

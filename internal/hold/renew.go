@@ -128,6 +128,5 @@ func (s *set) renewedAll(places []*place, begun time.Time, err error) {
 // it, so it is removed.
 func (s *set) removeLostLocked(p *place) {
 	s.endLocked(p, p.lostError())
-	gone := &place{hold: new(Hold), terms: p.terms, member: p.member, end: time.Now().Add(s.id.lease)}
-	s.keeper.returnLocked(gone)
+	s.keeper.returnLocked(newPlace(new(Hold), p.terms, p.member, time.Now().Add(s.id.lease)))
 }
