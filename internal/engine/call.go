@@ -68,6 +68,9 @@ func (l *Limiter) attempt(ctx context.Context, b *Batch) error {
 		message, err := b.Exec(ctx, g.redis, b.Before)
 		b.Before = nil
 		b.Replied = time.Now()
+		if slow := b.Replied.Sub(b.Sent) >= slowCall; slow != g.slow.Load() {
+			g.slow.Store(slow)
+		}
 		b.Unknown = err == nil || redisx.ReplyLost(err)
 		if err != nil && b.Claim.ID != "" && redisx.Refused(err) {
 			g.unclaimed.Store(true)
@@ -94,9 +97,6 @@ func (l *Limiter) attempt(ctx context.Context, b *Batch) error {
 			b.begins = b.Sent.Add(min(b.Rivals.Moved, time.Since(b.Sent)/2))
 		}
 		if err != nil || !again {
-			if slow := b.Replied.Sub(b.Sent) >= slowCall; slow != g.slow.Load() {
-				g.slow.Store(slow)
-			}
 			return err
 		}
 		if err := Repeat(ctx, calls); err != nil {
