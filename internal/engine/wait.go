@@ -151,7 +151,7 @@ func (l *Limiter) serve(e *entry, q *queue) {
 		if e.prefetches != nil {
 			if done := e.prefetches.serve(q); done != nil {
 				e.mu.Unlock()
-				q.wakeAll(done)
+				wakeAll(done)
 				continue
 			}
 		}
@@ -192,10 +192,14 @@ func (l *Limiter) endQueued(e *entry, q *queue) {
 		done = append(done, l.endUnservable(q, now)...)
 	}
 	e.mu.Unlock()
-	q.wakeAll(done)
-	if b.call != nil {
-		b.takeCall().reportAlone() // if no caller does
+	switch {
+	case b.call == nil:
+	case len(done) > 0:
+		done[0].call = b.takeCall()
+	default:
+		b.takeCall().reportAlone()
 	}
+	wakeAll(done)
 	if revoked != nil { // the first waiter needs their permits as well
 		await(context.Background(), revoked)
 		e.mu.Lock()
@@ -204,11 +208,8 @@ func (l *Limiter) endQueued(e *entry, q *queue) {
 	}
 }
 
-// wakeAll wakes waiters that have their answers. The first one reports the call.
-func (q *queue) wakeAll(done []*waiter) {
-	if q.batch.call != nil && len(done) > 0 && done[0].call == nil {
-		done[0].call = q.batch.takeCall()
-	}
+// wakeAll wakes waiters that have their answers.
+func wakeAll(done []*waiter) {
 	for _, w := range done {
 		w.done <- struct{}{}
 	}
