@@ -29,13 +29,13 @@ var ceilings = []struct {
 	functions, files int
 }{
 	{"Keyed.TryAcquire", 28, 7},
-	{"Limiter.TryAcquire", 29, 9},
+	{"Limiter.TryAcquire", 30, 10},
 	{"Keyed.TryAcquire, context that ends", 32, 7},
-	{"Acquire, which waits", 84, 12},
+	{"Acquire, which waits", 87, 13},
 	{"httplimit.Middleware(Each), a request", 103, 19},
 	{"rules, a reload", 99, 19},
 	{"rules, a file compiled for a middleware", 54, 21},
-	{"rules, a request", 129, 26},
+	{"rules, a request", 130, 27},
 }
 
 // The most stack that a lone call uses until it reaches the Redis client.
