@@ -41,7 +41,6 @@ func TestScript_Unknown_IsSentWithItsText(t *testing.T) {
 	})
 }
 
-// TestReplyLost_Errors: unless Redis has refused a call, or it was not sent, it may have run.
 // TestReplyLost_CredentialsAreRefused: rueidis ends the calls in flight with the reply to its own AUTH.
 func TestReplyLost_CredentialsAreRefused(t *testing.T) {
 	for reply, lost := range map[string]bool{
@@ -67,6 +66,7 @@ func TestReplyLost_CredentialsAreRefused(t *testing.T) {
 	}
 }
 
+// TestReplyLost_Errors: unless Redis has refused a call, or it was not sent, it may have run.
 func TestReplyLost_Errors(t *testing.T) {
 	for err, lost := range map[error]bool{
 		nil: false, new(rueidis.RedisError): false, rueidis.Nil: false, rueidis.ErrNoSlot: false, errRedirected: false,
