@@ -458,7 +458,7 @@ end
 if left == 0 then
   held = 0
 elseif need >= 0 then
-  held = ends > 0 and ends or window
+  held = ends > 0 and ends or next > 0 and ceil(next / 1000) or window
 elseif held > 0 or wants == 0 then
   held, lag = granted < total and held or 0, 0
 end
