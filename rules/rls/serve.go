@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -150,7 +151,8 @@ func stop(server *grpc.Server, web *http.Server) {
 // listener knows the connections whose clients have sent nothing. Neither server ends these.
 type listener struct {
 	net.Listener
-	silent sync.Map // *conn
+	silent sync.Map    // *conn
+	ending atomic.Bool // others are closed at once
 }
 
 type conn struct {
@@ -164,7 +166,9 @@ func (l *listener) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	c := &conn{accepted, l}
-	l.silent.Store(c, nil)
+	if l.silent.Store(c, nil); l.ending.Load() {
+		_ = c.Close() // its server notices
+	}
 	return c, nil
 }
 
@@ -176,6 +180,7 @@ func (c *conn) Read(p []byte) (n int, err error) {
 }
 
 func (l *listener) closeSilent() {
+	l.ending.Store(true)
 	for c := range l.silent.Range {
 		_ = c.(*conn).Close() //nolint:errcheck,forcetypeassert // nothing else is there; its server notices
 	}

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -179,6 +180,19 @@ func TestServe_SilentConnections_DoNotDelayTheEnd(t *testing.T) {
 			assert.Less(t, time.Since(begin), most, "%q", sent)
 		})
 	}
+}
+
+// TestServe_ConnectionsDuringTheEnd_AreClosed: else each may delay it by the grace period.
+func TestServe_ConnectionsDuringTheEnd_AreClosed(t *testing.T) {
+	memory := redistest.NewListener()
+	clients := make(chan net.Conn, 1)
+	go func() { clients <- memory.Dial() }()
+	_, err := rls.Ending(memory).Accept()
+	require.NoError(t, err)
+	client := <-clients
+	_ = client.SetReadDeadline(time.Now().Add(5 * time.Second)) // it fails on one that is closed
+	_, err = client.Read(make([]byte, 1))
+	assert.ErrorIs(t, err, io.EOF)
 }
 
 // Another error of Redis does not change the health.
