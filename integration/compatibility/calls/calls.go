@@ -41,6 +41,7 @@ const (
 	SetRateArgs       Op = "setRate(args)"
 	UpdateRate        Op = "updateRate(args)"
 	GetConfig         Op = "getConfig"
+	TryAcquireOne     Op = "tryAcquire()"
 	TryAcquire        Op = "tryAcquire(permits)"
 	TryAcquireUntil   Op = "tryAcquire(permits, timeout)"
 	Take              Op = "take" // only Go has it: Java's tryAcquire(permits) with the numbers of a Decision
@@ -93,6 +94,11 @@ func Rate(op Op, permits int64, interval time.Duration) Call {
 // KeepAlive returns a call that sets a rate of 10 an hour with a keep-alive.
 func KeepAlive(op Op, d time.Duration) Call {
 	return Call{Op: op, Permits: 10, Interval: time.Hour, KeepAlive: d}
+}
+
+// KeepState returns a call that sets a rate and keeps the state.
+func KeepState(op Op, permits int64, interval time.Duration) Call {
+	return Call{Op: op, Permits: permits, Interval: interval, KeepState: true}
 }
 
 // Expiring returns a call with an expiry.

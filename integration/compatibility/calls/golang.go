@@ -61,6 +61,8 @@ func (g golang) do(ctx context.Context, c Call) (Reply, error) {
 	case GetConfig:
 		got, err := l.Config(ctx)
 		return rateReply(got.Type.String(), got.Permits, got.Interval), err
+	case TryAcquireOne:
+		return truth(l.TryAcquire(ctx, 1))
 	case TryAcquire:
 		return truth(l.TryAcquire(ctx, c.Permits))
 	case TryAcquireUntil:
