@@ -33,8 +33,8 @@ type protocol struct {
 // namedKeys returns the keys that a script gets: only those of an OVERALL limiter, unless the limiter
 // is known to be PER_CLIENT. If the script needs the others, it replies so. The reason: while a slot
 // migrates, a cluster refuses a script that names a key which does not exist.
-func (p *protocol) namedKeys(all bool) []string {
-	if all || p.hint().rate.Load().perClient {
+func (p *protocol) namedKeys() []string {
+	if p.hint().rate.Load().perClient {
 		return p.keys[:]
 	}
 	return p.keys[:sharedKeys]
@@ -168,19 +168,10 @@ func (p *protocol) read(b *engine.Batch, message rueidis.RedisMessage) (again bo
 		return false, err
 	}
 	r := redisx.ReadReply(message)
-	code, err := p.code(&r)
+	code, again, err := p.next(&b.Run, &r, p.initial)
 	switch {
-	case errors.Is(err, ErrNotInitialized) && b.Initialize(p.initial):
-		return true, nil
-	case err != nil:
-		return false, err
-	case code == replyNeedsKeys:
-		p.hint().setPerClient()
-		b.Script, b.Keys = acquireScript, p.keys[:]
-		return true, nil
-	case code == replyAgain:
-		b.Args = withCursor(b.Args, r.Text())
-		return true, nil
+	case again || err != nil:
+		return again, err
 	case code == replyPrefetched && b.Prefetch.Span > 0:
 		return p.prefetched(b, r)
 	case code == replyPrefetched:

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rratelimiter/rratelimiter/internal/engine"
 	"github.com/rratelimiter/rratelimiter/internal/inside"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
@@ -167,8 +168,8 @@ func (f *fixture) hint() string {
 
 // run runs a script as it is.
 func (f *fixture) run(script *redisx.Script, l *Limiter, args ...string) (rueidis.RedisMessage, error) {
-	call := redisx.Call{Script: script, Keys: l.protocol.keys[:], Args: args}
-	return l.protocol.client.engine.Eval(f.Context(), nil, call, nil)
+	run := &engine.Run{Call: redisx.Call{Script: script, Keys: l.protocol.keys[:], Args: args}}
+	return l.protocol.client.engine.Eval(f.Context(), &l.protocol, run, nil, nil)
 }
 
 func (f *fixture) nowText() string { return strconv.FormatInt(time.Now().UnixMilli(), 10) }

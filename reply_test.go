@@ -41,7 +41,7 @@ func TestAnswer_SeveralRequests_EachHasItsOwn(t *testing.T) {
 	} {
 		runWithRedis(t, name, func(t *testing.T, f *fixture) {
 			l := New(f.Conn).Limiter("a")
-			ba := &engine.Batch{Call: redisx.Call{Args: []string{"7"}}}
+			ba := &engine.Batch{Run: engine.Run{Call: redisx.Call{Args: []string{"7"}}}}
 			for _, permits := range test.wants {
 				ba.Requests = append(ba.Requests, &engine.Request{Ask: engine.Ask{Permits: permits}})
 			}
@@ -93,7 +93,8 @@ func TestAnswer_ReplyOfAnotherShape_IsAnError(t *testing.T) {
 			require.NoError(t, err)
 			one := engine.Ask{Permits: 1}
 			requests := []*engine.Request{{Ask: one}, {Ask: one}}
-			again, err := l.protocol.Answer(&engine.Batch{Call: redisx.Call{Args: []string{"7"}}, Requests: requests}, reply)
+			run := engine.Run{Call: redisx.Call{Args: []string{"7"}}}
+			again, err := l.protocol.Answer(&engine.Batch{Run: run, Requests: requests}, reply)
 			assert.ErrorContains(t, err, "unknown reply", text)
 			assert.False(t, again)
 		}

@@ -71,58 +71,57 @@ const replyUnsupported = -2
 // cursorArg is the index of the cursor with which a script continues an earlier call: ARGV[6].
 const cursorArg = 5
 
-// eval runs a script after other calls, usually none. Its caller must wait for ctx at most (see
-// engine.Detach).
-func (p *protocol) eval(ctx context.Context, before []redisx.Call, script *redisx.Script,
-	keys, args []string) (rueidis.RedisMessage, error) {
+// eval runs a script. again is that of engine.Eval. Its caller must wait for ctx at most (see engine.Detach).
+func (p *protocol) eval(ctx context.Context, run *engine.Run,
+	again func(rueidis.RedisMessage) (bool, error)) (rueidis.RedisMessage, error) {
 	var renew func([]string)
-	if slices.Contains(dated, script) {
+	if slices.Contains(dated, run.Script) {
 		renew = func(args []string) { args[timeArg] = p.client.nowText() } // a grant must not look older than it is
 	}
-	message, err := p.client.engine.Eval(ctx, before, redisx.Call{Script: script, Keys: keys, Args: args}, renew)
-	if err != nil {
-		err = p.Explain(ctx, err)
-	}
-	return message, err
+	return p.client.engine.Eval(ctx, p, run, renew, again)
 }
 
 // pages runs a script that replies {0, ...}, until it has no more to do or ctx ends. ctx is detached
 // from the caller's context. The Reply that it returns is read up to the 0.
-func (p *protocol) pages(ctx context.Context, script *redisx.Script, args []string) (redisx.Reply, error) {
-	all, needsRate, initialized := false, script == releaseScript || script == drainScript || script == availableScript, 0
-	var before []redisx.Call
-	for calls := 1; ; calls++ {
-		keys := p.namedKeys(all)
-		if script == recountScript && len(args) > validArg && len(keys) == sharedKeys {
-			keys = append(slices.Clip(keys), p.mark())
-		}
-		message, err := p.eval(ctx, before, script, keys, args)
-		if err != nil {
-			return redisx.Reply{}, err
-		}
-		r := redisx.ReadReply(message)
-		code, err := p.code(&r)
-		before = nil
-		switch {
-		case needsRate && len(p.initial) > 0 && initialized < engine.MaxInitial && errors.Is(err, ErrNotInitialized):
-			before = p.initial
-			initialized++
-		case err != nil:
-			return r, err
-		case code == replyNeedsKeys && !all:
-			p.hint().setPerClient()
-			all = true
-		case code == replyAgain:
-			args = withCursor(args, r.Text())
-		case code == replyDone:
-			return r, nil
-		default:
-			return r, p.unexpected(&r)
-		}
-		if err := engine.Repeat(ctx, calls); err != nil {
-			return r, p.Explain(ctx, err)
-		}
+func (p *protocol) pages(ctx context.Context, script *redisx.Script, args []string) (r redisx.Reply, err error) {
+	run, initial := &engine.Run{Call: redisx.Call{Script: script, Keys: p.namedKeys(), Args: args}}, p.initial
+	if script == refundScript || script == recountScript { // without a rate there is nothing to do
+		initial = nil
 	}
+	if script == recountScript && len(args) > validArg && len(run.Keys) == sharedKeys {
+		run.Keys = append(slices.Clip(run.Keys), p.mark())
+	}
+	_, err = p.eval(ctx, run, func(message rueidis.RedisMessage) (bool, error) {
+		r = redisx.ReadReply(message)
+		code, again, err := p.next(run, &r, initial)
+		if err == nil && !again && code != replyDone {
+			err = p.unexpected(&r)
+		}
+		return again, err
+	})
+	return r, err
+}
+
+// next reads the code of a reply. If its script needs another call, next prepares that. Before it, initial calls set
+// the rate of a limiter without one.
+func (p *protocol) next(run *engine.Run, r *redisx.Reply, initial []redisx.Call) (code int64, again bool, err error) {
+	code, err = p.code(r)
+	switch {
+	case errors.Is(err, ErrNotInitialized) && run.Initialize(initial):
+		return code, true, nil
+	case err != nil:
+		return code, false, err
+	case code == replyNeedsKeys:
+		p.hint().setPerClient()
+		if run.Keys = p.keys[:]; run.Script == waitScript { // a PerClient limiter has no waiters of other Clients
+			run.Script = acquireScript
+		}
+		return code, true, nil
+	case code == replyAgain:
+		run.Args = withCursor(run.Args, r.Text())
+		return code, true, nil
+	}
+	return code, false, nil
 }
 
 // runInt runs a script that replies a number and changes the limiters with the changed keys.
@@ -130,7 +129,7 @@ func (p *protocol) runInt(ctx context.Context, changed []string, script *redisx.
 	args ...string) (int64, error) {
 	message, err := engine.RunChange(ctx, p.client.engine, changed,
 		func(ctx context.Context) (rueidis.RedisMessage, error) {
-			return p.eval(ctx, nil, script, keys, args)
+			return p.eval(ctx, &engine.Run{Call: redisx.Call{Script: script, Keys: keys, Args: args}}, nil)
 		})
 	if err != nil {
 		return 0, err

@@ -141,15 +141,8 @@ func (p *protocol) Answer(b *engine.Batch, message rueidis.RedisMessage) (again 
 			return false, nil
 		}
 	}
-	switch reply := redisx.ReadReply(message); reply.Number() {
-	case replyNoRate:
-		if b.Initialize(p.initial()) {
-			return true, nil
-		}
-	case replyAgain:
-		if b.Args, again = nextCall(callOf(b), p.members, reply, b.Args); again {
-			return true, nil
-		}
+	if p.again(callOf(b), &b.Run, message) {
+		return true, nil
 	}
 	s, letters, err := p.read(message, b.Claim.ID != "")
 	if err != nil {

@@ -190,12 +190,9 @@ func (l *Limiter) Reset(ctx context.Context) error {
 		}
 	}
 	_, err := engine.RunChange(ctx, l.protocol.plan.client.Engine, l.protocol.dependsOn,
-		func(ctx context.Context) (int64, error) {
-			message, err := l.protocol.plan.client.Engine.Eval(ctx, nil, redisx.Call{Script: resetScript, Keys: keys}, nil)
-			if err != nil {
-				return 0, l.protocol.Explain(ctx, err)
-			}
-			return message.AsInt64()
+		func(ctx context.Context) (rueidis.RedisMessage, error) {
+			run := &engine.Run{Call: redisx.Call{Script: resetScript, Keys: keys}}
+			return l.protocol.plan.client.Engine.Eval(ctx, &l.protocol, run, nil, nil)
 		})
 	return err
 }

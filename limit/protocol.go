@@ -42,8 +42,8 @@ func (p *protocol) stateAfter(ctx context.Context, c call, own ...string) (*stat
 
 // eval runs a script, and repeats it as often as the script wants. Its arguments are its own, the time and the
 // epoch, those of the members, and the last ones.
-func (p *protocol) eval(ctx context.Context, c call, own func() []string,
-	last ...string) (rueidis.RedisMessage, error) {
+func (p *protocol) eval(ctx context.Context, c call, own func() []string, last ...string) (
+	rueidis.RedisMessage, error) {
 	g := p.plan.client.Engine
 	dated := func() []string {
 		now := g.Now()
@@ -54,38 +54,20 @@ func (p *protocol) eval(ctx context.Context, c call, own func() []string,
 		args = p.plan.fixed(p.plan.timed, p.plan.epochs && takes(c), args, now)
 		return callArguments(args, p.members, now)
 	}
-	args := append(dated(), last...)
-	var before []redisx.Call
-	initialized := 0
-	for calls := 1; ; calls++ {
-		call := redisx.Call{Script: scriptFor(c, p.members), Keys: p.keys, Args: args}
-		message, err := g.Eval(ctx, before, call, func(args []string) { copy(args, dated()) })
-		if err != nil {
-			return message, p.Explain(ctx, err)
-		}
-		before = nil
-		switch reply := redisx.ReadReply(message); reply.Number() {
-		case replyNoRate:
-			if c == release || initialized == engine.MaxInitial {
-				return message, nil
-			}
-			if before = p.initial(); before == nil {
-				return message, nil
-			}
-			initialized++
-		case replyAgain:
-			next, again := nextCall(c, p.members, reply, args)
-			if !again {
-				return message, nil
-			}
-			if err := engine.Repeat(ctx, calls); err != nil {
-				return message, p.Explain(ctx, err)
-			}
-			args = next
-		default:
-			return message, nil
-		}
+	run := &engine.Run{Call: redisx.Call{Script: scriptFor(c, p.members), Keys: p.keys, Args: append(dated(), last...)}}
+	return g.Eval(ctx, p, run, func(args []string) { copy(args, dated()) },
+		func(message rueidis.RedisMessage) (bool, error) { return p.again(c, run, message), nil })
+}
+
+// again prepares the next call of a script whose reply requires one, and reports whether it does.
+func (p *protocol) again(c call, run *engine.Run, message rueidis.RedisMessage) (again bool) {
+	switch reply := redisx.ReadReply(message); reply.Number() {
+	case replyNoRate:
+		return c != release && run.Initialize(p.initial())
+	case replyAgain:
+		run.Args, again = nextCall(c, p.members, reply, run.Args)
 	}
+	return again
 }
 
 // run is eval for a script that replies a number.

@@ -29,7 +29,7 @@ func (f *clocked) askFor(l *Limiter, batch *engine.Batch, asks ...engine.Ask) *e
 	}
 	p.Prepare(batch, time.UnixMicro(f.now))
 	for again := true; again; {
-		reply, err := l.protocol.plan.client.Engine.Eval(f.Context(), nil, batch.Call, nil)
+		reply, err := l.protocol.plan.client.Engine.Eval(f.Context(), p, &batch.Run, nil, nil)
 		require.NoError(f, err)
 		batch.Reply = reply
 		again, err = p.Answer(batch, reply)

@@ -12,7 +12,6 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/rratelimiter/rratelimiter/internal/receipt"
-	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
 const (
@@ -34,7 +33,7 @@ type Batch struct {
 	Claim    Claim         // of an Ordered batch
 	Prefetch Prefetch      // for later callers
 
-	redisx.Call // set by Protocol.Prepare
+	Run // set by Protocol.Prepare
 
 	permits int64         // of all requests, while it collects them
 	callers atomic.Int32  // of the call that have not left; of a queue's batch all waiters
@@ -66,11 +65,9 @@ type Rivals struct {
 // Outcome is the result of the call of a batch.
 type Outcome struct {
 	knowledge
-	Reply   rueidis.RedisMessage // for Protocol.Receipt
-	Before  []redisx.Call        // to be made before the next call, in one round trip
-	Repeats int                  // how often Before was set
-	Rivals  Rivals
-	Turn    bool // the lag of the Forecast leaves permits to other programs: no deadline of a waiter ends it
+	Reply  rueidis.RedisMessage // for Protocol.Receipt
+	Rivals Rivals
+	Turn   bool // the lag of the Forecast leaves permits to other programs: no deadline of a waiter ends it
 
 	// Unknown reports that the call has failed after it may have run, so what it granted is unknown.
 	Unknown bool
@@ -78,23 +75,6 @@ type Outcome struct {
 	Lost        []*Request // granted, and their callers have left
 	LostPermits int64      // of these
 	Granted     int64      // the permits of all granted requests, Lost included
-}
-
-// MaxInitial is how often a call sets initial rates, if another client deletes them each time.
-const MaxInitial = 3
-
-// Initialize has a batch called again behind the calls that set initial rates, if there are any, at most
-// MaxInitial times.
-func (b *Batch) Initialize(initial []redisx.Call) (again bool) {
-	if len(initial) == 0 || b.Repeats == MaxInitial {
-		return false
-	}
-	b.Before = initial
-	b.Repeats++
-	if b.call != nil {
-		b.call.Initial = true
-	}
-	return true
 }
 
 // Wants returns the permits that all requests can be granted, and whether a request needs more than

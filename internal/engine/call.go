@@ -18,6 +18,7 @@ import (
 func (l *Limiter) run(ctx context.Context, e *entry, b *Batch, end func()) {
 	clear(b.Lost)
 	b.Outcome, b.err = Outcome{Lost: b.Lost[:0]}, redisx.ErrNoReply // unless all attempts return
+	b.Before, b.initialized = nil, 0
 	defer func() {
 		if errors.Is(b.err, redisx.ErrNoReply) {
 			b.err = l.Protocol.Explain(ctx, b.err)
@@ -99,7 +100,7 @@ func (l *Limiter) attempt(ctx context.Context, b *Batch) error {
 		if err != nil || !again {
 			return err
 		}
-		if err := Repeat(ctx, calls); err != nil {
+		if err := mayRepeat(ctx, calls); err != nil {
 			return l.Protocol.Explain(ctx, err)
 		}
 	}
@@ -108,12 +109,35 @@ func (l *Limiter) attempt(ctx context.Context, b *Batch) error {
 // unclaimedFor is how long calls have no Claim, after Redis has refused one by the rights of its user.
 const unclaimedFor = time.Minute
 
+// Run is one run of a script. It needs several calls if there is more to do than one may, or if its keys are not those
+// of the limiter in Redis.
+type Run struct {
+	redisx.Call               // the next one
+	Before      []redisx.Call // made before it, in one round trip
+
+	initialized int // how often Before was set
+}
+
+// maxInitial is how often a run sets initial rates, if another client deletes them each time.
+const maxInitial = 3
+
+// Initialize has the script called again behind the calls that set initial rates, if there are any, at most
+// maxInitial times.
+func (r *Run) Initialize(initial []redisx.Call) (again bool) {
+	if len(initial) == 0 || r.initialized == maxInitial {
+		return false
+	}
+	r.Before = initial
+	r.initialized++
+	return true
+}
+
 // maxPages is the largest number of calls for one run of a script: enough for 16 million grants.
 const maxPages = 1 << 16
 
-// Repeat returns an error if a script must not get another call: its caller has left, or it has had
+// mayRepeat returns an error if a script must not get another call: its caller has left, or it has had
 // maxPages calls.
-func Repeat(ctx context.Context, calls int) error {
+func mayRepeat(ctx context.Context, calls int) error {
 	if calls >= maxPages {
 		return fmt.Errorf("the script has not finished after %d calls", calls)
 	}
@@ -192,6 +216,7 @@ func (l *Limiter) beginCall(b *Batch) {
 // finishCall sets the result of a batch's call, and has the first caller report it that has not left. The answers are
 // final and the entry, if there is one, is locked.
 func (b *Batch) finishCall() {
+	b.call.Initial = b.initialized > 0
 	b.call.finish(b.Prefetch.Granted, b.err)
 	for _, r := range b.Requests {
 		if r.state.Load() == answered {
@@ -245,21 +270,42 @@ func (c *batchContext) Err() error {
 	return context.Canceled
 }
 
-// Eval makes a call after other calls, usually none. While the slot of its keys moves, Eval
-// repeats them all; renew, if not nil, sets the arguments of a repeated call. Callers run it under
-// Detach, which ends with their context. A call of redisx.Once that has run before is
-// redisx.ErrRanBefore.
-func (g *Engine) Eval(ctx context.Context, before []redisx.Call, call redisx.Call,
-	renew func(args []string)) (message rueidis.RedisMessage, err error) {
-	call = call.ForOnce(ctx)
+// Eval runs a script that does not take permits for requests, and returns the last reply. again, if not nil, reads each
+// reply, and sets the next call if the script needs one. While the slot of the keys moves, Eval repeats a call; renew, if
+// not nil, sets its arguments then. Callers run Eval under Detach, which ends with their context. A call of redisx.Once
+// that has run before is redisx.ErrRanBefore.
+func (g *Engine) Eval(ctx context.Context, p Protocol, run *Run, renew func(args []string),
+	again func(rueidis.RedisMessage) (bool, error)) (rueidis.RedisMessage, error) {
+	for calls := 1; ; calls++ {
+		message, err := g.call(ctx, run, renew)
+		if err != nil {
+			return message, p.Explain(ctx, err)
+		}
+		if again == nil {
+			return message, nil
+		}
+		if more, err := again(message); err != nil || !more {
+			return message, err
+		}
+		if err := mayRepeat(ctx, calls); err != nil {
+			return message, p.Explain(ctx, err)
+		}
+	}
+}
+
+// call makes the next call of a run.
+func (g *Engine) call(ctx context.Context, run *Run, renew func(args []string)) (
+	message rueidis.RedisMessage, err error) {
+	call := run.ForOnce(ctx)
 	for attempt := 0; attempt == 0 || redisx.Again(ctx, err, attempt); attempt++ {
 		if attempt > 0 && renew != nil {
 			renew(call.Args)
 		}
-		if message, err = call.Exec(ctx, g.redis, before); err == nil {
+		if message, err = call.Exec(ctx, g.redis, run.Before); err == nil {
 			err = redisx.RanBefore(message)
 		}
 	}
+	run.Before = nil
 	return message, err
 }
 

@@ -121,11 +121,8 @@ func (l *fake) refundOf(b *Batch) receipt.Refund {
 func (l *fake) back(permits int64, of string) func(context.Context) (rueidis.RedisMessage, error) {
 	return func(ctx context.Context) (rueidis.RedisMessage, error) {
 		args := []string{send(&exchange{now: l.Engine.Now(), back: permits, of: of})}
-		message, err := l.Engine.Eval(ctx, nil, redisx.Call{Script: fakeScript, Keys: []string{l.ID}, Args: args}, nil)
-		if err != nil {
-			err = l.Explain(ctx, err)
-		}
-		return message, err
+		run := &Run{Call: redisx.Call{Script: fakeScript, Keys: []string{l.ID}, Args: args}}
+		return l.Engine.Eval(ctx, l, run, nil, nil)
 	}
 }
 
