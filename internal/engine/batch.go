@@ -198,7 +198,8 @@ type Prefetch struct {
 	Parts   []Answer      // of each part, for an Ask with Each; nil without parts
 	Refund  receipt.Refund
 
-	came time.Time // when the reply came
+	came   time.Time // when the reply came
+	number uint64    // in the order of the replies, from 1
 }
 
 // Most returns the largest number of permits that can be granted.

@@ -74,7 +74,7 @@ type Result struct {
 	Refund receipt.Refund
 	Hold   *hold.Hold
 
-	sent time.Time // when the call was sent, if the limiter has prefetches
+	deducted uint64 // the newest prefetch whose permits are not in Remaining: it was granted before or with the result
 }
 
 // Source is where a decision was made.

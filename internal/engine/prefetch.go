@@ -22,7 +22,8 @@ type prefetchSet struct {
 	limiter        *Limiter
 	prefetches     []activePrefetch // the oldest first
 	newest         activePrefetch   // that arrived, also once it is used up: decisions report its numbers
-	free           int64            // permits that are free in Redis, by the last reply, less those granted since
+	free           int64            // permits that are free in Redis, less those granted since: the least of replies
+	replies        []freeReply      // of which Redis may have computed any one last, in the order of arrival
 	taken          int64            // permits that calls were granted since the newest prefetch
 	beside         int64            // permits that other calls were granted while the call in flight asks for a prefetch
 	demanded       int64            // permits requested since spanBegan
@@ -151,7 +152,7 @@ func (h *prefetchSet) addTo(result *Result, ask Ask) {
 	}
 	left, now := int64(0), time.Now()
 	for i := range h.prefetches {
-		if s := &h.prefetches[i]; !s.expired(now) && (s.came.Before(result.sent) || s.sent.Equal(result.sent)) {
+		if s := &h.prefetches[i]; !s.expired(now) && s.number <= result.deducted {
 			left += s.unused
 		}
 	}
@@ -256,24 +257,49 @@ func (h *prefetchSet) plan(b *Batch) {
 // used.
 func (h *prefetchSet) store(b *Batch) {
 	h.taken += b.Granted
-	switch {
-	case b.err != nil || b.Forecast == nil:
-		h.free -= b.Granted
-	case b.Sent.After(h.newest.came):
-		h.free = b.Forecast.Free()
-	default: // Redis may have computed it before the newest prefetch
-		h.free = min(h.free, b.Forecast.Free())
-	}
-	for _, r := range b.Requests {
-		r.sent = b.Sent
-	}
+	h.storeFree(b)
 	if b.Prefetch.Span == 0 {
 		h.beside += b.Granted
-		return
+	} else {
+		fetch := h.fetch
+		if h.fetch = nil; !h.add(b, fetch) {
+			h.transfers().end(fetch, b.err)
+		}
 	}
-	fetch := h.fetch
-	if h.fetch = nil; !h.add(b, fetch) {
-		h.transfers().end(fetch, b.err)
+	deducted := uint64(0)
+	for i := range h.prefetches {
+		s := &h.prefetches[i]
+		if own := b.Prefetch.Span > 0 && s.sent.Equal(b.Sent); own || !s.came.After(b.Sent) {
+			deducted = s.number
+		}
+	}
+	for _, r := range b.Requests {
+		r.deducted = deducted
+	}
+}
+
+// freeReply is what a reply told of the permits that are free in Redis.
+type freeReply struct {
+	free int64
+	came time.Time
+}
+
+// storeFree stores the permits that are free in Redis after a call. Redis computed its reply after those that came
+// before it was sent. The others may be newer.
+func (h *prefetchSet) storeFree(b *Batch) {
+	free := h.free - b.Granted
+	switch {
+	case b.err != nil:
+	case b.Prefetch.Granted > 0:
+		free = b.Prefetch.Free - h.beside // calls beside the prefetch may have been granted theirs after it
+	case b.Forecast != nil:
+		free = b.Forecast.Free()
+	}
+	h.replies = slices.DeleteFunc(h.replies, func(r freeReply) bool { return !r.came.After(b.Sent) })
+	h.replies = append(h.replies, freeReply{free, time.Now()})
+	h.free = free
+	for _, r := range h.replies {
+		h.free = min(h.free, r.free)
 	}
 }
 
@@ -289,15 +315,14 @@ func (h *prefetchSet) add(b *Batch, fetch *transfer) (refunded bool) {
 	}
 	// The permits of callers that have left belong to the same grant.
 	s := activePrefetch{Prefetch: b.Prefetch, unused: b.Prefetch.Granted + b.LostPermits, sent: b.Sent}
-	s.came = now
+	s.came, s.number = now, h.newest.number+1
 	clear(b.Lost)
 	b.Lost = b.Lost[:0]
 	if h.revokes != b.revokes || s.expired(now) {
 		h.returnUnused(&s, fetch)
 		return true
 	}
-	// Redis may have granted those of calls beside it after the prefetch.
-	h.prefetches, h.newest, h.free, h.taken = append(h.prefetches, s), s, s.Free-h.beside, h.beside
+	h.prefetches, h.newest, h.taken = append(h.prefetches, s), s, h.beside
 	h.timer.Reset(h.next(now))
 	return false
 }

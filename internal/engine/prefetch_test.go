@@ -329,3 +329,59 @@ func TestPrefetch_RepliesOutOfOrder_CountOnce(t *testing.T) {
 		e.prefetches.timer.Stop()
 	})
 }
+
+// TestPrefetch_RepliesPassEachOther_FreeIsNotRaised: a reply to a call that was sent before another reply may be
+// older than that.
+func TestPrefetch_RepliesPassEachOther_FreeIsNotRaised(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, e := prefetched()
+		h := e.prefetches
+		defer h.timer.Stop()
+		call := func(free int64) *Batch {
+			time.Sleep(time.Millisecond)
+			return &Batch{Outcome: Outcome{Granted: 1, knowledge: knowledge{Sent: time.Now(), Forecast: &view{free: free}}}}
+		}
+		first, second, prefetch, last := call(900), call(899), call(500), call(499)
+		prefetch.Prefetch = Prefetch{Span: time.Hour, Lasts: time.Hour, Granted: 398, Free: 500}
+		time.Sleep(time.Millisecond)
+		h.fetch = h.transfers().begin(h.limiter.DependsOn)
+		for _, test := range []struct {
+			reply *Batch
+			free  int64
+		}{{second, 899}, {first, 899}, {last, 499}, {prefetch, 500 - 3}} {
+			h.store(test.reply)
+			assert.Equal(t, test.free, h.free)
+		}
+		next := call(600)
+		for free := int64(601); free < 610; free++ { // each call is sent before the reply to the one before
+			after := call(free)
+			time.Sleep(time.Millisecond)
+			h.store(next)
+			next = after
+		}
+		assert.EqualValues(t, 607, h.free, "the last reply may be older than the one before")
+		assert.Len(t, h.replies, 2)
+	})
+}
+
+// TestPrefetch_SentInOneMoment_IsOfOneCall: Redis may have granted the prefetch after the other call.
+func TestPrefetch_SentInOneMoment_IsOfOneCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, e := prefetched()
+		h := e.prefetches
+		defer h.timer.Stop()
+		h.fetch = h.transfers().begin(h.limiter.DependsOn)
+		call := func() *Batch { return &Batch{Outcome: sentNow(), Requests: []*Request{new(Request)}} }
+		other, prefetch := call(), call()
+		prefetch.Prefetch = Prefetch{Span: time.Hour, Lasts: time.Hour, Granted: 40, Free: 50}
+		time.Sleep(time.Millisecond)
+		h.store(prefetch)
+		h.store(other)
+		for b, remaining := range map[*Batch]int64{other: 50, prefetch: 50 + 40} {
+			r := b.Requests[0].Result
+			r.Remaining, r.Limit = 50, 1000
+			h.addTo(&r, Ask{Detail: true})
+			assert.Equal(t, remaining, r.Remaining)
+		}
+	})
+}
