@@ -37,39 +37,6 @@ func TestClock_Before1970_TimeStandsStill(t *testing.T) {
 	}
 }
 
-// TestRelease_ExpiredByThisClock_ChangesNothing: another clock may be behind this one.
-func TestRelease_ExpiredByThisClock_ChangesNothing(t *testing.T) {
-	for _, policy := range []Policy{
-		SlidingWindow{10, time.Second, 10}, SlidingLog{10, time.Second}, TokenBucket{10, 10, time.Second},
-		LeakyBucket{10, 10, time.Second},
-	} {
-		f := newClocked(t)
-		f.back = true
-		l := New(f.client, "name", policy)
-		receipts := f.take(l, 3)
-		before := f.redis.Dump()
-		f.advance(24 * time.Hour)
-		f.refund(l, receipts, 3)
-		require.NoError(t, l.Release(t.Context(), 3))
-		assert.Equal(t, before, f.redis.Dump(), "%T", policy)
-	}
-}
-
-// TestRelease_OldestCellExpiredByThisClock_StaysTakenByAnother, which is behind.
-func TestRelease_OldestCellExpiredByThisClock_StaysTakenByAnother(t *testing.T) {
-	f := newClocked(t)
-	f.back = true
-	l := New(f.client, "name", SlidingWindow{10, time.Second, 10})
-	f.take(l, 3)
-	f.advance(500 * time.Millisecond)
-	f.take(l, 2)
-	f.advance(700 * time.Millisecond)
-	require.NoError(t, l.Release(t.Context(), 1))
-	assert.EqualValues(t, 9, peekAll(t, l)[0].Remaining)
-	f.advance(-700 * time.Millisecond)
-	assert.EqualValues(t, 6, peekAll(t, l)[0].Remaining)
-}
-
 func TestTokenBucket_StateOfAClockAhead_LivesUntilItIsFull(t *testing.T) {
 	f := newClocked(t)
 	f.back = true

@@ -86,32 +86,6 @@ func TestWindow_KeyWithoutExpiry_GetsOneWithin64Denials(t *testing.T) {
 	}
 }
 
-// TestWindow_OtherPermits_CountWhatIsTaken: a count above a lowered limit denies, a raised limit grants the rest.
-func TestWindow_OtherPermits_CountWhatIsTaken(t *testing.T) {
-	for _, kind := range []func(permits int64) Policy{
-		func(n int64) Policy { return FixedWindow{n, time.Hour, false} },
-		func(n int64) Policy { return FixedWindow{n, time.Hour, true} },
-		func(n int64) Policy { return Calendar{n, Day, nil} },
-	} {
-		f := newClocked(t)
-		of := func(permits int64) *Limiter { return New(f.client, "name", kind(permits)) }
-		require.True(t, redistest.Result(t, of(10).TryAcquire, 7))
-		low := redistest.Result(t, of(5).Take, 1)
-		assert.False(t, low.Allowed)
-		assert.Zero(t, low.Remaining)
-		assert.Equal(t, redistest.Result(t, of(5).Take, 5).RetryAfter, low.RetryAfter)
-		assert.False(t, redistest.Result(t, of(5).TryAcquire, 1))
-		granted, _ := takeUpTo(t, of(5), 5)
-		assert.Zero(t, granted)
-		granted, _ = takeUpTo(t, of(20), 20)
-		assert.EqualValues(t, 13, granted)
-	}
-	f := newClocked(t)
-	require.True(t, redistest.Result(t, New(f.client, "name", FixedWindow{1, time.Hour, false}).TryAcquire, 1))
-	assert.True(t, redistest.Result(t, New(f.client, "name", FixedWindow{1, time.Minute, false}).TryAcquire, 1),
-		"a window of another interval has a key of its own")
-}
-
 // TestWindow_LargeCounts_StayBelow2To53: of permits and of debts.
 func TestWindow_LargeCounts_StayBelow2To53(t *testing.T) {
 	const most = maxPermits
@@ -138,52 +112,6 @@ func TestWindow_LargeCounts_StayBelow2To53(t *testing.T) {
 		redistest.Result(t, l.Charge, 5)
 		text, _ = f.counter(l)
 		assert.Equal(t, "9999999999999999", text, "another program's count is no lower after a charge")
-	}
-}
-
-// TestWindow_ClocksOfClientsDiffer_WindowIsOne: the clock of Redis begins and ends it, whichever client begins.
-func TestWindow_ClocksOfClientsDiffer_WindowIsOne(t *testing.T) {
-	const ahead, behind = 70 * time.Minute, -70 * time.Minute
-	for _, p := range []Policy{FixedWindow{10, time.Minute, false}, FixedWindow{10, time.Minute, true},
-		Calendar{10, Day, nil}} {
-		for _, offsets := range [][2]time.Duration{{ahead, behind}, {behind, ahead}, {0, ahead}, {25 * time.Hour, 0}} {
-			f := newClocked(t)
-			server := time.Date(2026, 3, 1, 0, 0, 30, 0, time.UTC)
-			f.set(server.UnixMicro())
-			clients := [2]*Limiter{}
-			for i, offset := range offsets {
-				clock := rratelimiter.WithClock(func() time.Time { return time.UnixMicro(f.server).Add(offset) })
-				clients[i] = New(rratelimiter.New(f.connect(), clock), "name", p)
-			}
-			window := time.Minute
-			switch p := p.(type) {
-			case FixedWindow:
-				if p.Aligned {
-					window = 30 * time.Second
-				}
-			case Calendar:
-				window = 24*time.Hour - 30*time.Second
-			}
-			for round := range 3 {
-				first, second := clients[round%2], clients[1-round%2]
-				d := redistest.Result(t, first.Take, 4)
-				require.True(t, d.Allowed, "%+v %v round %d", p, offsets, round)
-				assert.Equal(t, window, d.ResetAfter, "%+v %v round %d", p, offsets, round)
-				assert.True(t, redistest.Result(t, second.TryAcquire, 6))
-				f.advance(window - time.Millisecond)
-				for _, l := range clients {
-					d := redistest.Result(t, l.Take, 1)
-					assert.False(t, d.Allowed, "in the last millisecond")
-					assert.Equal(t, time.Millisecond, d.RetryAfter)
-				}
-				f.advance(time.Millisecond)
-				if _, isCalendar := p.(Calendar); isCalendar {
-					window = 24 * time.Hour
-				} else {
-					window = time.Minute
-				}
-			}
-		}
 	}
 }
 

@@ -48,33 +48,6 @@ func (f *clocked) giveBack(l *Limiter, places ...string) int64 {
 	return peekAll(f, l)[l.protocol.plan.holds[0].index].Remaining
 }
 
-func TestInFlight_WorkedExample(t *testing.T) {
-	f := newClocked(t)
-	l := New(f.client, "name", InFlight{2, 10 * time.Second, false})
-	f.set(begin - begin%1000)
-	a := f.hold(l, 1)
-	f.advance(time.Second)
-	b := f.hold(l, 1)
-	f.advance(time.Second)
-	assert.Equal(t, rratelimiter.Decision{Limit: 2, RetryAfter: time.Second, ResetAfter: 9 * time.Second},
-		redistest.Result(t, l.Take, 1))
-	f.advance(time.Second)
-	f.giveBack(l, a)
-	c := f.hold(l, 1)
-	f.advance(7700 * time.Millisecond)
-	denied := redistest.Result(t, l.Take, 1)
-	assert.Equal(t, 300*time.Millisecond, denied.RetryAfter, "a lease ends earlier")
-	f.advance(300 * time.Millisecond)
-	assert.EqualValues(t, 1, peekAll(t, l)[0].Remaining, "the second has returned by itself")
-	d := f.hold(l, 1)
-	f.advance(time.Second)
-	assert.Zero(t, f.giveBack(l, b), "a call that outlived its lease returns nothing of others")
-	assert.Zero(t, f.giveBack(l, a, a, b))
-	assert.EqualValues(t, 1, f.giveBack(l, c))
-	assert.EqualValues(t, 2, f.giveBack(l, d, c))
-	assert.Empty(t, f.redis.Keys(), "nothing is held")
-}
-
 // TestInFlight_LeasesWithOneEnd_AreReturnedByTheirGrants: a deployment has changed the lease.
 func TestInFlight_LeasesWithOneEnd_AreReturnedByTheirGrants(t *testing.T) {
 	f := newClocked(t)
@@ -129,16 +102,6 @@ func TestInFlight_ForeignState_IsAStateError(t *testing.T) {
 		require.ErrorAs(t, err, &stateErr, "%v", state)
 		assert.Equal(t, before, f.redis.Dump())
 	}
-}
-
-// TestPause_BesideInFlight_HasNoPace: the permits are those that are free.
-func TestPause_BesideInFlight_HasNoPace(t *testing.T) {
-	f := newClocked(t)
-	l := New(f.client, "name", InFlight{8, time.Hour, false}, Pause{time.Hour})
-	require.NoError(t, l.Pause(t.Context(), time.Minute))
-	require.False(t, redistest.Result(t, l.TryAcquire, 1))
-	f.advance(time.Minute + time.Millisecond)
-	assert.True(t, redistest.Result(t, l.TryAcquire, 8))
 }
 
 func TestInFlight_InvalidFields_AreErrors(t *testing.T) {

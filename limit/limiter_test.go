@@ -149,18 +149,3 @@ func TestLimiter_InvalidInput_IsRefusedUnsent(t *testing.T) {
 	assert.ErrorIs(t, redistest.Err(l.Take(ended, 1)), context.Canceled)
 	assert.NoError(t, l.Release(ctx, 0), "does nothing")
 }
-
-// TestReset_SlotMoves_AsksAgain: for a quarter of a second, as all other calls do.
-func TestReset_SlotMoves_AsksAgain(t *testing.T) {
-	withRedis(t, func(t *testing.T, f *fixture) {
-		l := New(f.client, "name", FixedWindow{5, time.Hour, false}, TokenBucket{5, 1, time.Hour})
-		redistest.Result(t, l.Take, 5)
-		f.Redis.SetError("TRYAGAIN Multiple keys request during rehashing of slot")
-		start := time.Now()
-		require.ErrorContains(t, l.Reset(t.Context()), "TRYAGAIN")
-		assert.Equal(t, 255*time.Millisecond, time.Since(start))
-		time.AfterFunc(100*time.Millisecond, func() { f.Redis.SetError("") })
-		require.NoError(t, l.Reset(t.Context()))
-		assert.Empty(t, f.Redis.Keys())
-	})
-}

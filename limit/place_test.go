@@ -14,33 +14,6 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
-// TestTaken_InFlight_ReturnsThePlace whatever the final cost of the rate is, once, also if replies are lost.
-func TestTaken_InFlight_ReturnsThePlace(t *testing.T) {
-	for _, actual := range []int64{0, 1, 2, 3} {
-		for _, lost := range []int32{0, 1, 2, 3} {
-			withRedis(t, func(t *testing.T, f *fixture) {
-				client, lose := lossyClient(t, f)
-				l := New(client, "name", SlidingLog{20, time.Hour}, InFlight{5, time.Minute, false})
-				var taken, other Taken
-				takeAll(t, &taken, 2, l)
-				require.NoError(t, other.Acquire(t.Context(), 3, l))
-				require.Equal(t, []int64{15, 0}, remainingOf(t, l))
-				lose.Store(lost)
-				require.NoError(t, taken.Settle(t.Context(), actual))
-				lose.Store(0)
-				want := []int64{17 - actual, 2}
-				assert.Equal(t, want, remainingOf(t, l), "%d, %d lost", actual, lost)
-				require.NoError(t, taken.Settle(t.Context(), 0))
-				assert.Equal(t, want, remainingOf(t, l), "a second Settle")
-				time.Sleep(time.Minute) // the other call outlives its lease
-				takeAll(t, &taken, 5, l)
-				require.NoError(t, other.Settle(t.Context()))
-				assert.Zero(t, remainingOf(t, l)[1], "nothing of others")
-			})
-		}
-	}
-}
-
 // TestTaken_InFlightBesideRedisson_ReturnsThePlace, also where more was used than Redisson's can be charged.
 func TestTaken_InFlightBesideRedisson_ReturnsThePlace(t *testing.T) {
 	for _, actual := range []int64{0, 1, 2, 3} {
@@ -64,26 +37,6 @@ func TestTaken_InFlightBesideRedisson_ReturnsThePlace(t *testing.T) {
 			assert.Equal(t, []int64{5}, remainingOf(t, places), "1 and 2 by the same script")
 		})
 	}
-}
-
-// TestTaken_RateBesidePlaces_SettlesApart: a settlement changes the rate alone, also of a shared call, and the end of a
-// hold the places alone.
-func TestTaken_RateBesidePlaces_SettlesApart(t *testing.T) {
-	withRedis(t, func(t *testing.T, f *fixture) {
-		f.Latency.Store(int64(time.Millisecond))
-		l := New(f.client, "name", FixedWindow{1000, time.Hour, false}, InFlight{40, time.Hour, false})
-		var all [40]Taken
-		for i := range all {
-			go func() { takeAll(t, &all[i], 1, l) }()
-		}
-		time.Sleep(time.Second)
-		require.Equal(t, []int64{960, 0}, remainingOf(t, l))
-		for i := range 20 {
-			require.NoError(t, all[i].Settle(t.Context(), 0))
-			require.NoError(t, all[i].Settle(t.Context(), 0))
-			require.Equal(t, []int64{961 + int64(i), 1 + int64(i)}, remainingOf(t, l))
-		}
-	})
 }
 
 // TestInFlight_ChargeAndRelease_LeavePlaces, and are errors without another policy.

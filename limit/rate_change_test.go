@@ -194,45 +194,6 @@ func TestRateLowered_PeekAndDrain_ReportNoMoreThanTheTTL(t *testing.T) {
 	}
 }
 
-// TestLeaseChanged_OtherCalls_PlacesLastAsGranted: two versions of a program share places, each with a Lease of
-// its own. A place counts until the end of its own lease, whatever calls of the other version follow.
-func TestLeaseChanged_OtherCalls_PlacesLastAsGranted(t *testing.T) {
-	calls := map[string]func(f *clocked, other *Limiter){
-		"grant":  func(f *clocked, other *Limiter) { f.hold(other, 3) },
-		"denial": func(f *clocked, other *Limiter) { require.False(f, redistest.Result(f, other.TryAcquire, 5)) },
-		"return": func(f *clocked, other *Limiter) { f.giveBack(other, f.hold(other, 3)) },
-		"renewal": func(f *clocked, other *Limiter) {
-			place := f.hold(other, 3)
-			f.advance(100 * time.Millisecond)
-			ended, err := callsOf(other).Renew(f.Context(), []string{place})
-			require.NoError(f, err)
-			require.Empty(f, ended)
-		},
-	}
-	for _, lease := range []time.Duration{time.Second, 10 * time.Second} {
-		for name, call := range calls {
-			t.Run(fmt.Sprint(lease, ", ", name), func(t *testing.T) {
-				f := newClocked(t)
-				f.set(begin - begin%1000)
-				l := New(f.client, "name", InFlight{8, lease, true})
-				f.hold(l, 5)
-				end := f.now + lease.Microseconds()
-				f.advance(700 * time.Millisecond)
-				call(f, New(f.client, "name", InFlight{8, 11*time.Second - lease, true}))
-				want := int64(8) // in the end
-				if lease == time.Second && (name == "grant" || name == "renewal") {
-					want = 5 // the place of the other version lasts longer
-				}
-				f.advance(time.Duration(end-f.now)*time.Microsecond - time.Millisecond)
-				assert.Equal(t, want-5, peekAll(t, l)[0].Remaining)
-				require.False(t, redistest.Result(t, l.TryAcquire, want-4))
-				f.advance(time.Millisecond)
-				assert.Equal(t, want, peekAll(t, l)[0].Remaining)
-			})
-		}
-	}
-}
-
 // TestMostChanged_PauseOfOthers_LastsAsReported: each version of a program has a Most of its own.
 func TestMostChanged_PauseOfOthers_LastsAsReported(t *testing.T) {
 	f := newClocked(t)
@@ -252,22 +213,4 @@ func TestMostChanged_PauseOfOthers_LastsAsReported(t *testing.T) {
 	assert.Equal(t, time.Second, redistest.Result(t, long.Take, 1).RetryAfter)
 	f.advance(time.Second)
 	assert.True(t, redistest.Result(t, short.TryAcquire, 1))
-}
-
-// TestCellsChanged_StatesAreApart: each version of a program has cells of its own, which last as it reported.
-func TestCellsChanged_StatesAreApart(t *testing.T) {
-	f := newClocked(t)
-	coarse := New(f.client, "name", SlidingWindow{10, time.Minute, 2})
-	fine := New(f.client, "name", SlidingWindow{10, time.Minute, 60})
-	require.True(t, redistest.Result(t, coarse.TryAcquire, 10))
-	denied := redistest.Result(t, coarse.Take, 1)
-	for range 60 {
-		f.advance(time.Second)
-		got := redistest.Result(t, fine.TryAcquire, 1)
-		assert.Equal(t, f.now-begin <= 10e6 || f.now-begin >= 61e6, got)
-	}
-	f.advance(denied.ResetAfter - time.Minute - time.Microsecond)
-	assert.False(t, redistest.Result(t, coarse.TryAcquire, 1))
-	f.advance(time.Microsecond)
-	assert.True(t, redistest.Result(t, coarse.TryAcquire, 10))
 }

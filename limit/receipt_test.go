@@ -88,34 +88,6 @@ func TestReceipt_SameWindow_RefundsItsPermits(t *testing.T) {
 	}
 }
 
-// TestReceipt_AfterAWait_RefundsPartsOnce: of every way to wait.
-func TestReceipt_AfterAWait_RefundsPartsOnce(t *testing.T) {
-	for _, p := range []Policy{
-		TokenBucket{4, 4, time.Second}, LeakyBucket{4, 4, time.Second}, FixedWindow{4, time.Second, false},
-		Smooth{Permits: 4, Interval: time.Second, Burst: time.Millisecond},
-	} {
-		runWithRedis(t, fmt.Sprintf("%T", p), func(t *testing.T, f *fixture) {
-			l := New(f.exact(), "name", p)
-			require.True(t, redistest.Result(t, l.TryAcquire, 4))
-			taken := withReceipt(t, l, "Acquire", 4)
-			time.Sleep(10 * time.Millisecond)
-			denied := redistest.Result(t, l.Take, 4)
-			require.False(t, denied.Allowed)
-			require.NoError(t, taken.Refund(t.Context(), 2))
-			half := redistest.Result(t, l.Take, 4)
-			if _, window := p.(FixedWindow); window {
-				assert.Equal(t, denied.Remaining+2, half.Remaining)
-			} else {
-				assert.InDelta(t, denied.RetryAfter-time.Second/2, half.RetryAfter, float64(11*time.Millisecond))
-			}
-			time.Sleep(5 * time.Second)
-			require.NoError(t, taken.Refund(t.Context(), 2))
-			require.True(t, redistest.Result(t, l.TryAcquire, 4))
-			require.False(t, redistest.Result(t, l.TryAcquire, 1), "the refund came later")
-		})
-	}
-}
-
 // TestReceipt_RateOfTheOtherMemberIsGone_RefundsThePolicy: nothing is left of the grant of the other.
 func TestReceipt_RateOfTheOtherMemberIsGone_RefundsThePolicy(t *testing.T) {
 	withRedis(t, func(t *testing.T, f *fixture) {

@@ -1,7 +1,6 @@
 package limit
 
 import (
-	"context"
 	"maps"
 	"slices"
 	"strings"
@@ -16,7 +15,6 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/golden"
 	"github.com/rratelimiter/rratelimiter/internal/luanames"
 	"github.com/rratelimiter/rratelimiter/internal/policymodel"
-	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
@@ -146,32 +144,6 @@ func TestScripts_Names_AreDeclared(t *testing.T) {
 // replies has Redis reply so to every script.
 func (f *fixture) replies(reply string) {
 	f.Reply("EVALSHA", "", func(peer *server.Peer, _ []string) { peer.WriteRaw(reply) })
-}
-
-// TestScript_NeverFinishes_EndsWithItsCaller: it replies that it has more to do.
-func TestScript_NeverFinishes_EndsWithItsCaller(t *testing.T) {
-	withRedis(t, func(t *testing.T, f *fixture) {
-		f.replies("*2\r\n:1\r\n:0\r\n")
-		f.Latency.Store(int64(time.Millisecond))
-		l := New(f.client, "name", SlidingLog{5, time.Second}, SlidingWindow{5, time.Second, 0})
-		for name, call := range map[string]func(ctx context.Context) error{
-			"TryAcquire": func(ctx context.Context) error { return redistest.Err(l.TryAcquire(ctx, 1)) },
-			"Acquire":    func(ctx context.Context) error { return l.Acquire(ctx, 1) },
-			"Peek":       func(ctx context.Context) error { return redistest.Err(l.Peek(ctx)) },
-			"Release":    func(ctx context.Context) error { return l.Release(ctx, 1) },
-			"Drain":      func(ctx context.Context) error { return redistest.Err(l.Drain(ctx, 1)) },
-			"Charge":     func(ctx context.Context) error { return redistest.Err(l.Charge(ctx, 1)) },
-		} {
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-			assert.ErrorIs(t, call(ctx), context.DeadlineExceeded, name)
-			cancel()
-			time.Sleep(10 * time.Millisecond)
-			before := f.Scripts.Load()
-			assert.Positive(t, before)
-			time.Sleep(time.Second)
-			assert.Equal(t, before, f.Scripts.Load(), "%s: calls after its caller", name)
-		}
-	})
 }
 
 func TestTake_CallsShareAScript_ResetAfterIsOfTheirOrder(t *testing.T) {

@@ -52,52 +52,22 @@ func lossyClient(t *testing.T, f *fixture, opts ...rratelimiter.Option) (client 
 	return rratelimiter.New(conn, opts...), lose
 }
 
-// TestTaken_Redisson_SettlesWithOthers: a grant of several callers is one member, whose permits a
-// second refund would take from the other callers.
-func TestTaken_Redisson_SettlesWithOthers(t *testing.T) {
-	for _, lost := range []int32{0, 1, 2, 3} {
-		runWithRedis(t, fmt.Sprint(lost, " replies are lost"), func(t *testing.T, f *fixture) {
-			client, lose := lossyClient(t, f)
-			shared := client.Limiter("{x}:shared", rratelimiter.InitialRate(rratelimiter.Rate{Permits: 20, Interval: time.Hour}))
-			own := New(client, "{x}:own", FixedWindow{20, time.Hour, false}, Pause{time.Hour})
-			left := func() [2]int64 { return [2]int64{available(t, shared), peekAll(t, own)[0].Remaining} }
-			f.Latency.Store(int64(10 * time.Millisecond))
-			var taken [3]Taken
-			var all sync.WaitGroup
-			for i := range taken {
-				all.Go(func() { takeAll(t, &taken[i], 4, shared, own) })
-			}
-			all.Wait()
-			f.Latency.Store(0)
-			require.Equal(t, [2]int64{8, 8}, left())
-			lose.Store(lost)
-			require.NoError(t, taken[0].Settle(t.Context(), 1))
-			lose.Store(0)
-			assert.Equal(t, [2]int64{11, 11}, left())
-
-			lose.Store(lost)
-			err := taken[1].Settle(t.Context(), 6)
-			lose.Store(0)
-			require.ErrorIs(t, err, ErrNotChargeable)
-			assert.ErrorContains(t, err, `"{x}:shared + {x}:own"`)
-			assert.Equal(t, [2]int64{11, 9}, left(), "the shared one keeps what was taken")
-			require.NoError(t, taken[1].Settle(t.Context(), 0))
-			assert.Equal(t, [2]int64{11, 9}, left())
-
-			alone := new(Taken)
-			takeAll(t, alone, 1, shared)
-			require.ErrorIs(t, alone.Settle(t.Context(), 2), ErrNotChargeable)
-			require.NoError(t, taken[2].Settle(t.Context(), 4))
-			assert.Equal(t, [2]int64{10, 9}, left())
-
-			charged := new(Taken)
-			takeAll(t, charged, 1, own)
-			lose.Store(lost)
-			require.NoError(t, charged.Settle(t.Context(), 7))
-			lose.Store(0)
-			assert.Equal(t, [2]int64{10, 2}, left())
-		})
-	}
+// TestTaken_Redisson_CannotOwe: it keeps what was taken, and the others are charged.
+func TestTaken_Redisson_CannotOwe(t *testing.T) {
+	withRedis(t, func(t *testing.T, f *fixture) {
+		rate := rratelimiter.InitialRate(rratelimiter.Rate{Permits: 20, Interval: time.Hour})
+		shared := f.client.Limiter("{x}:shared", rate)
+		own := New(f.client, "{x}:own", FixedWindow{20, time.Hour, false})
+		var taken, alone Taken
+		takeAll(t, &taken, 4, shared, own)
+		err := taken.Settle(t.Context(), 6)
+		require.ErrorIs(t, err, ErrNotChargeable)
+		assert.ErrorContains(t, err, `"{x}:shared + {x}:own"`)
+		require.NoError(t, taken.Settle(t.Context(), 0))
+		assert.Equal(t, []int64{16, 14}, []int64{available(t, shared), remainingOf(t, own)[0]})
+		takeAll(t, &alone, 1, shared)
+		require.ErrorIs(t, alone.Settle(t.Context(), 2), ErrNotChargeable)
+	})
 }
 
 // TestTaken_Prefetch_SettlesOnce: a refund of prefetched permits leaves the prefetch as it is, and a charge

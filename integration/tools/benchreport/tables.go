@@ -27,7 +27,6 @@ var columns = []struct {
 	{"server-sec", "server time", seconds}, {"script-server-sec", "of Redisson's script", seconds},
 	{"rueidislimiter-server-sec", "of rueidislimiter's", seconds}, {"x-rueidislimiter", "ratio", short},
 	{"x-script", "ratio", short}, {"longest-sec", "longest call", seconds}, {"calls", "calls until all are free", short},
-	{"share", "share of the rate", short}, {"fewest", "the fewest of a Client", short}, {"most", "the most", short},
 	{"B/grant", "bytes per grant", short},
 }
 
