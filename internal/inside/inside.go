@@ -38,6 +38,14 @@ func Of[T any](of Seal) (parts T, ok bool) {
 	return parts, ok
 }
 
+// HandleOf returns the Handle of a limiter, which may be its own. It returns false as Of does.
+func HandleOf(limiter Seal) (Handle, bool) {
+	if own, ok := limiter.(Handle); ok {
+		return own, true
+	}
+	return Of[Handle](limiter)
+}
+
 // PermitsOf returns the permits of a member of a permits set, -1 if it is too short. It reports whether
 // the member has the format of a grant, as member.go of package rratelimiter describes it. The last four
 // bytes of any member count.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/rratelimiter/rratelimiter/internal/engine"
+	"github.com/rratelimiter/rratelimiter/internal/inside"
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
@@ -24,7 +26,7 @@ type node struct {
 
 // nodeOf returns the node that a limiter's calls go to. With moved, a failover of a second ago counts.
 func nodeOf(l Limiter, moved bool) node {
-	if h, err := handleOf(l); err == nil {
+	if h, ok := inside.HandleOf(l); ok {
 		if g, key, ok := h.Node(); ok {
 			return node{g, g.Nodes.Node(key, moved)}
 		}
@@ -34,7 +36,7 @@ func nodeOf(l Limiter, moved bool) node {
 
 // nodeNow is nodeOf with the slots of this moment, unless their answer takes longer.
 func nodeNow(l Limiter, within time.Duration) node {
-	if h, err := handleOf(l); err == nil {
+	if h, ok := inside.HandleOf(l); ok {
 		if g, key, ok := h.Node(); ok {
 			return node{g, g.Nodes.NodeNow(key, within)}
 		}
@@ -66,12 +68,26 @@ func (n node) String() string {
 	return "Redis"
 }
 
+// nodes are the nodes of Redis that the calls of a Guard go to.
+type nodes struct {
+	deadline atomic.Int64 // nanoseconds
+	breakers sync.Map     // node to *breaker
+	waiters  waiters
+	reports  reports
+}
+
+// SetDeadline sets the deadline of calls and probes.
+func (n *nodes) SetDeadline(d time.Duration) { n.deadline.Store(int64(d)) }
+
+// Deadline returns the deadline of calls and probes.
+func (n *nodes) Deadline() time.Duration { return time.Duration(n.deadline.Load()) }
+
 // breakerOf returns the breaker of a limiter's node.
-func (g *Guard) breakerOf(l Limiter) *breaker {
+func (n *nodes) breakerOf(l Limiter) *breaker {
 	on := nodeOf(l, false)
-	b, ok := g.breakers.Load(on)
+	b, ok := n.breakers.Load(on)
 	if !ok {
-		b, _ = g.breakers.LoadOrStore(on, &breaker{clock: clock{time.Now()}, node: on, guard: g})
+		b, _ = n.breakers.LoadOrStore(on, &breaker{clock: clock{time.Now()}, node: on, nodes: n})
 	}
 	return b.(*breaker) //nolint:errcheck,forcetypeassert // nothing else is there
 }
@@ -80,7 +96,7 @@ func (g *Guard) breakerOf(l Limiter) *breaker {
 type breaker struct {
 	clock
 	node  node
-	guard *Guard
+	nodes *nodes
 
 	state      atomic.Int32 // only changeLocked sets it
 	lastAnswer atomic.Int64 // its time, 0 for none
@@ -105,8 +121,6 @@ type target struct {
 	limiter Limiter
 }
 
-// The nodes of Redis, and the time of this process.
-
 // clock counts nanoseconds since its start, from 1. It is monotonic.
 type clock struct{ start time.Time }
 
@@ -117,7 +131,7 @@ func (b *breaker) isDown() bool { return b.state.Load() == nodeDown }
 // isSilent reports whether Redis has answered no call for the time of the deadline.
 func (b *breaker) isSilent() bool {
 	last := b.lastAnswer.Load()
-	return last == 0 || b.now()-last >= int64(b.guard.Deadline())
+	return last == 0 || b.now()-last >= int64(b.nodes.Deadline())
 }
 
 // changeLocked changes the state. A node that has just answered does not go down. The prober of a node that is not
@@ -141,7 +155,7 @@ func (b *breaker) changeLocked(to int32, err error) {
 		return
 	}
 	if to == nodeDown {
-		b.guard.waiters.end(b, time.Now())
+		b.nodes.waiters.end(b, time.Now())
 	}
 	b.reportLocked(to != nodeDown, err)
 }
@@ -151,10 +165,10 @@ func (b *breaker) reportLocked(up bool, err error) {
 	if !up {
 		b.address = b.node.address()
 	}
-	b.guard.reports.add(transition{b.address, up, err})
+	b.nodes.reports.add(transition{b.address, up, err})
 	b.mu.Unlock()
 	defer b.mu.Lock()
-	b.guard.reports.run()
+	b.nodes.reports.run()
 }
 
 // allows reports whether a request may ask Redis. While that is down, only the prober asks. If it has ended, or
@@ -169,7 +183,7 @@ func (b *breaker) allows(ctx context.Context, l Limiter) bool {
 	if b.probeLocked() { // after a minute without requests: the prober keeps the others back
 		return true
 	}
-	stuck := b.lastRequest >= b.prober.due+10*int64(b.guard.Deadline())
+	stuck := b.lastRequest >= b.prober.due+10*int64(b.nodes.Deadline())
 	if stuck {
 		b.prober.due = b.lastRequest
 	}
@@ -204,7 +218,7 @@ func (b *breaker) recordUp(l Limiter) {
 // moved returns a movedError if an answer to a call of a limiter was that of another node, to which its calls
 // go now.
 func (b *breaker) moved(l Limiter) error {
-	if now := nodeNow(l, b.guard.Deadline()); now != b.node {
+	if now := nodeNow(l, b.nodes.Deadline()); now != b.node {
 		return &movedError{b.node, now}
 	}
 	return nil
@@ -256,7 +270,7 @@ func (b *breaker) probeLocked() bool {
 	if b.prober.due != 0 {
 		return false
 	}
-	b.prober = prober{due: b.now(), pause: b.guard.Deadline()}
+	b.prober = prober{due: b.now(), pause: b.nodes.Deadline()}
 	go b.probeOnce()
 	return true
 }
@@ -310,7 +324,7 @@ func (b *breaker) next() (target, time.Duration) {
 		b.prober = prober{}
 		return target{}, 0
 	}
-	b.prober.due, b.prober.pause = now+int64(pause), max(b.guard.Deadline(), min(2*pause, maxProbePause))
+	b.prober.due, b.prober.pause = now+int64(pause), max(b.nodes.Deadline(), min(2*pause, maxProbePause))
 	return b.target, pause
 }
 
@@ -342,7 +356,7 @@ func (b *breaker) observe(on target, err error) {
 
 // probe probes Redis for a target.
 func (b *breaker) probe(on target) error {
-	ctx, cancel := context.WithTimeout(on.ctx, b.guard.Deadline())
+	ctx, cancel := context.WithTimeout(on.ctx, b.nodes.Deadline())
 	defer cancel()
 	return probe(ctx, on.limiter)
 }
@@ -350,15 +364,15 @@ func (b *breaker) probe(on target) error {
 // probe asks whether Redis can grant. It sets a key of its own for a millisecond, unless there is one: a call that only
 // reads would succeed where writes fail.
 func probe(ctx context.Context, l Limiter) error {
-	h, err := handleOf(l)
-	if err != nil {
-		return err
+	h, ok := inside.HandleOf(l)
+	if !ok {
+		return errZero(l)
 	}
 	g, key, ok := h.Node()
 	if !ok {
 		return CheckLimiter(l)
 	}
-	_, err = engine.Detach(ctx, func(ctx context.Context) (m rueidis.RedisMessage, err error) {
+	_, err := engine.Detach(ctx, func(ctx context.Context) (m rueidis.RedisMessage, err error) {
 		defer func() {
 			if recover() != nil { // of the client: no request made the call
 				err = redisx.ErrNoReply
@@ -380,10 +394,37 @@ func (b *breaker) explain(l Limiter, err error) error {
 		return err
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		err = fmt.Errorf("no answer within %v: %w", b.guard.Deadline(), err)
+		err = fmt.Errorf("no answer within %v: %w", b.nodes.Deadline(), err)
 	}
 	return &callError{l.Name(), b.node, err}
 }
 
 // notSent is the error of a request that is decided without a call to its node, since that is down.
 func (b *breaker) notSent(l Limiter) error { return &callError{l.Name(), b.node, ErrDown} }
+
+// callError is the error of a call that Redis has not decided. It is ErrDown if the call was not sent.
+type callError struct {
+	limiter string
+	node    node
+	err     error
+}
+
+func (e *callError) Error() string {
+	if errors.Is(e.err, ErrDown) {
+		return fmt.Sprintf("rratelimiter: limiter %q: %s is down: the call was not sent", e.limiter, e.node)
+	}
+	reason := e.err.Error()
+	for _, of := range []string{"limit", "rratelimiter"} { // the limiter is named once
+		reason = strings.ReplaceAll(reason, fmt.Sprintf("%s: limiter %q: ", of, e.limiter), "")
+	}
+	return fmt.Sprintf("rratelimiter: limiter %q: %s: %s", e.limiter, e.node, reason)
+}
+
+func (e *callError) Unwrap() error { return e.err }
+
+// movedError is why an outage has ended although its node has not answered.
+type movedError struct{ from, to node }
+
+func (e *movedError) Error() string {
+	return fmt.Sprintf("rratelimiter: %s has not answered: its calls go to %s now", e.from, e.to)
+}

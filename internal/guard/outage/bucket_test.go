@@ -114,13 +114,13 @@ func policyShape(t *testing.T, p limit.Policy, share float64) shape {
 func TestBuckets_SeveralPolicies_GrantTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := buckets{clock: clock{time.Now()}}
-		q := Ask{Limiter: &fake.Limiter{Called: "two", Of: []limit.Policy{
+		l := &fake.Limiter{Called: "two", Of: []limit.Policy{
 			limit.FixedWindow{Permits: 4, Interval: time.Second}, limit.FixedWindow{Permits: 6, Interval: time.Minute},
-		}}, Permits: 1}
+		}}
 		take := func() Answer {
-			a, ok := b.decide(q, 0.5)
+			o, r, ok := b.decide(l, 1, 0.5)
 			require.True(t, ok)
-			return a
+			return Answer{Outcome: o, Receipt: r}
 		}
 		a := take()
 		assert.Equal(t, limit.Acquired, a.Result)
@@ -152,11 +152,11 @@ func TestBuckets_SeveralPolicies_GrantTogether(t *testing.T) {
 func TestBuckets_ShorterLease_EndsBeforeLongerOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := buckets{clock: clock{time.Now()}}
-		take := func(lease time.Duration) Answer {
+		take := func(lease time.Duration) limit.Outcome {
 			l := &fake.Limiter{Called: "one", Of: []limit.Policy{limit.InFlight{Permits: 2, Lease: lease}}}
-			a, ok := b.decide(Ask{Limiter: l, Permits: 1}, 1)
+			o, _, ok := b.decide(l, 1, 1)
 			require.True(t, ok)
-			return a
+			return o
 		}
 		assert.Equal(t, limit.Acquired, take(time.Hour).Result)
 		assert.Equal(t, limit.Acquired, take(time.Second).Result)
@@ -172,8 +172,8 @@ func TestBuckets_ManyNames_AreBounded(t *testing.T) {
 		b := buckets{clock: clock{time.Now()}}
 		policies := []limit.Policy{limit.FixedWindow{Permits: 10, Interval: time.Minute}}
 		take := func(name string) bool {
-			a, ok := b.decide(Ask{Limiter: &fake.Limiter{Called: name, Of: policies}, Permits: 1}, 0.5)
-			return ok && a.Result == limit.Acquired
+			o, _, ok := b.decide(&fake.Limiter{Called: name, Of: policies}, 1, 0.5)
+			return ok && o.Result == limit.Acquired
 		}
 		for i := range maxBuckets {
 			require.True(t, take(fmt.Sprint(i)))

@@ -4,8 +4,6 @@ package outage
 
 import (
 	"errors"
-	"fmt"
-	"strings"
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
@@ -46,33 +44,6 @@ func statusOf(err error) callStatus {
 // IsMistake reports whether an error is a mistake of the program and no failure of Redis: invalid
 // arguments, a limiter without a rate, or a key with other data.
 func IsMistake(err error) bool { return err != nil && statusOf(err) < callErrorReply }
-
-// callError is the error of a call that Redis has not decided. It is ErrDown if the call was not sent.
-type callError struct {
-	limiter string
-	node    node
-	err     error
-}
-
-func (e *callError) Error() string {
-	if errors.Is(e.err, ErrDown) {
-		return fmt.Sprintf("rratelimiter: limiter %q: %s is down: the call was not sent", e.limiter, e.node)
-	}
-	reason := e.err.Error()
-	for _, of := range []string{"limit", "rratelimiter"} { // the limiter is named once
-		reason = strings.ReplaceAll(reason, fmt.Sprintf("%s: limiter %q: ", of, e.limiter), "")
-	}
-	return fmt.Sprintf("rratelimiter: limiter %q: %s: %s", e.limiter, e.node, reason)
-}
-
-func (e *callError) Unwrap() error { return e.err }
-
-// movedError is why an outage has ended although its node has not answered.
-type movedError struct{ from, to node }
-
-func (e *movedError) Error() string {
-	return fmt.Sprintf("rratelimiter: %s has not answered: its calls go to %s now", e.from, e.to)
-}
 
 var (
 	// ErrDown is the error of requests that are decided without a call to Redis, since it is down.

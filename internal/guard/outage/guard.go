@@ -16,8 +16,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
-	"sync"
+	"net"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -32,12 +32,9 @@ import (
 // Guard decides requests. Its state is whether each node of Redis is up, the permits granted without
 // Redis, and the number of waiters. It is safe for concurrent use.
 type Guard struct {
-	deadlines atomic.Int64 // nanoseconds: of calls and probes
-	reports   reports
-	breakers  sync.Map // node to *breaker
-	local     buckets
-	waiting   atomic.Int64
-	waiters   waiters
+	nodes
+	local   buckets
+	waiting atomic.Int64
 }
 
 // Changed is the callback of an outage: with the address of its node, "" if that is unknown, and with
@@ -48,16 +45,10 @@ type Changed = func(node string, up bool, err error)
 // order. No lock is held. The request or the prober that observes the change calls it, or a goroutine that is in
 // the callback of an earlier one.
 func New(deadline time.Duration, changed Changed) *Guard {
-	g := &Guard{reports: reports{changed: changed}, local: buckets{clock: clock{time.Now()}}}
+	g := &Guard{nodes: nodes{reports: reports{changed: changed}}, local: buckets{clock: clock{time.Now()}}}
 	g.SetDeadline(deadline)
 	return g
 }
-
-// SetDeadline sets the deadline of calls and probes.
-func (g *Guard) SetDeadline(d time.Duration) { g.deadlines.Store(int64(d)) }
-
-// Deadline returns the deadline of calls and probes.
-func (g *Guard) Deadline() time.Duration { return time.Duration(g.deadlines.Load()) }
 
 // A request for permits of a limiter, its answer, and the call that gets it.
 
@@ -115,6 +106,10 @@ func pausedFor(left time.Duration) (a Answer) {
 	return a
 }
 
+// localPoll is the time after which a request that waits for this process, in its share of the limit or
+// in a pause, asks Redis again.
+const localPoll = time.Second
+
 // Decide decides a request. If Redis denies it and it may wait, it waits in the queue of its limiter. In a pause, or if a
 // local share denies it, it asks again at the time of the next try.
 func (g *Guard) Decide(ctx context.Context, q Ask) Answer {
@@ -165,6 +160,39 @@ func (g *Guard) Decide(ctx context.Context, q Ask) Answer {
 	return a
 }
 
+// earliestGrant returns the time before which a denied request is not granted. It leaves out permits that are
+// held, whose RetryAfter is a guess.
+func (a Answer) earliestGrant(q Ask) (after time.Duration) {
+	policies := PoliciesOf(q.Limiter)
+	if !slices.ContainsFunc(policies, isHeld) {
+		return a.Decision.RetryAfter
+	}
+	for i, one := range a.Each {
+		if len(a.Each) == len(policies) && !isHeld(policies[i]) {
+			after = max(after, one.RetryAfter)
+		}
+	}
+	return after
+}
+
+// sleep waits until a request that a pause or a local share has denied is to ask again. It fails at once if ctx ends
+// before it could be granted.
+func (a Answer) sleep(ctx context.Context) error {
+	whole, poll := a.Decision.RetryAfter, min(a.Decision.RetryAfter, localPoll)
+	if a.Local {
+		whole = poll // Redis may grant before the share does
+	}
+	if end, ok := ctx.Deadline(); ok && time.Until(end) < whole {
+		return context.DeadlineExceeded
+	}
+	select {
+	case <-time.After(poll):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 // try asks once for a request: it is decided by a pause, by Redis, or without it by the mode. One that may
 // wait without a bound waits in the queue of its limiter.
 func (g *Guard) try(ctx context.Context, q Ask) (a Answer) {
@@ -201,9 +229,9 @@ func (g *Guard) take(ctx context.Context, q Ask) (a Answer, err error) {
 // call asks the limiter once, or waits in its queue for at most a time, or Forever. The answer to an error is Canceled
 // if no permits are free before the deadline of ctx, which is no failure to make a connection in time.
 func (q Ask) call(ctx context.Context, wait time.Duration) (a Answer, err error) {
-	h, err := handleOf(q.Limiter)
-	if err != nil {
-		return a, err
+	h, ok := inside.HandleOf(q.Limiter)
+	if !ok {
+		return a, errZero(q.Limiter)
 	}
 	ask, r := engine.Ask{Permits: q.Permits, Detail: true, Each: q.Each, Receipt: true}, engine.Result{}
 	if wait == 0 {
@@ -225,6 +253,38 @@ func (q Ask) call(ctx context.Context, wait time.Duration) (a Answer, err error)
 	}
 	a.Receipt = receipt.Receipt{Permits: q.Permits, Refund: r.Refund, Hold: r.Hold}
 	return a, err
+}
+
+// isTimeout reports whether a wait has ended, and not the time to make a connection.
+func isTimeout(err error) bool {
+	var dialed *net.OpError
+	return errors.Is(err, context.DeadlineExceeded) && !errors.As(err, &dialed)
+}
+
+// waitInQueue waits in the queue of a limiter after its denial, for at most a time, or Forever. If Redis is
+// down meanwhile, the wait ends.
+func (g *Guard) waitInQueue(ctx context.Context, q Ask, denied Answer, most time.Duration) Answer {
+	up, stop := g.whileUp(ctx, q.Limiter)
+	defer stop()
+	a, err := q.call(up, most)
+	b := g.breakerOf(q.Limiter)
+	if err != nil {
+		if a.Result != limit.Canceled && q.Wait > 0 && up.Err() == nil && isTimeout(err) && !b.isSilent() {
+			return denied // the wait is over, and Redis still has time to answer
+		}
+		denied.Result = a.Result
+		if ctx.Err() == nil && errors.Is(context.Cause(up), ErrDown) {
+			denied.Result, err = limit.Rejected, b.notSent(q.Limiter)
+		}
+		return g.afterError(ctx, b, q, denied, err)
+	}
+	if !a.Decision.Allowed {
+		if a.Decision.Limit > 0 && !slices.ContainsFunc(PoliciesOf(q.Limiter), isHeld) { // else its RetryAfter is for the queue
+			denied.Decision, denied.Each = a.Decision, a.Each
+		}
+		return denied
+	}
+	return b.answered(ctx, q.Limiter, a)
 }
 
 // answered records the answer to a request, and sets its result.
@@ -285,9 +345,9 @@ func (g *Guard) withoutRedis(q Ask, err error) Answer {
 		}
 	}
 	if share := float64(q.Mode); share > 0 {
-		if a, ok := g.local.decide(q, share); ok {
-			a.Err = err
-			return a
+		if o, r, ok := g.local.decide(q.Limiter, q.Permits, share); ok {
+			o.Err = err
+			return Answer{Outcome: o, Receipt: r}
 		}
 	}
 	return ByMode(q.Mode, err)
@@ -327,53 +387,3 @@ func (g *Guard) Settle(ctx context.Context, q Ask, a Answer, cost int64) error {
 
 // Down reports whether the node of a limiter is down.
 func (g *Guard) Down(l Limiter) bool { return g.breakerOf(l).isDown() }
-
-// Limiter is a limiter of requests.
-type Limiter = limit.Joinable
-
-// handleOf returns the handle of a limiter, or the error of one that is zero.
-func handleOf(l Limiter) (inside.Handle, error) {
-	if h, ok := l.(inside.Handle); ok {
-		return h, nil
-	}
-	if h, ok := inside.Of[inside.Handle](l); ok {
-		return h, nil
-	}
-	return nil, fmt.Errorf("%w: open the limiter: a %T is zero", rratelimiter.ErrNoClient, l)
-}
-
-// IsNil reports whether l is nil or holds a nil pointer.
-func IsNil(l Limiter) bool {
-	v := reflect.ValueOf(l)
-	return l == nil || v.Kind() == reflect.Pointer && v.IsNil()
-}
-
-// chargeOf returns the call that charges more permits, nil if the limiter has none.
-func chargeOf(l Limiter) receipt.Charge {
-	if h, err := handleOf(l); err == nil {
-		return h.ChargeMore()
-	}
-	return nil
-}
-
-// CanCharge reports whether a limiter can charge more permits than a call has taken.
-func CanCharge(l Limiter) bool { return chargeOf(l) != nil }
-
-// CheckLimiter returns the error with which every call of a limiter fails. It sends nothing to Redis.
-func CheckLimiter(l Limiter) error {
-	h, err := handleOf(l)
-	if err != nil {
-		return err
-	}
-	// A call whose context has ended reports invalid arguments first.
-	if err := h.Try(ended, engine.Ask{Permits: 1}, new(engine.Result)); !errors.Is(err, context.Canceled) {
-		return err
-	}
-	return nil
-}
-
-var ended = func() context.Context {
-	ctx, end := context.WithCancel(context.Background())
-	end()
-	return ctx
-}()

@@ -134,7 +134,7 @@ func TestGuard_SettlementsSendNothing_OutageBegins(t *testing.T) {
 // Users see these errors, and cannot import this package.
 func TestErrors_Text_DoesNotNameThePackage(t *testing.T) {
 	panics := fake.Deciding(func(context.Context) (rratelimiter.Decision, error) { panic("a client") })
-	_, zero := handleOf(new(limit.Limiter))
+	zero := CheckLimiter(new(limit.Limiter))
 	for _, err := range []error{ErrDown, ErrTooManyWaiting, limit.ErrInvalidRequest, probe(t.Context(), panics), zero} {
 		assert.NotContains(t, err.Error(), "outage")
 		assert.Regexp(t, "^rratelimiter: ", err.Error())

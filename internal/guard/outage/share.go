@@ -13,7 +13,6 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/hold"
-	"github.com/rratelimiter/rratelimiter/internal/inside"
 	"github.com/rratelimiter/rratelimiter/internal/policy"
 	"github.com/rratelimiter/rratelimiter/internal/receipt"
 	"github.com/rratelimiter/rratelimiter/limit"
@@ -72,52 +71,50 @@ func (b *bucket) refund(s shape, taken, now, permits int64) {
 // sweepEvery is the time between sweeps of full buckets.
 const sweepEvery = time.Second
 
-// decide decides a request by shares of its limiters' policies. It returns false in these cases:
+// decide decides a request by shares of its limiter's policies. It returns false in these cases:
 //
 //   - The policies or the name of a limiter are unknown.
 //   - The request costs more than a share ever holds.
 //   - There is no room for another bucket.
-func (b *buckets) decide(q Ask, share float64) (Answer, bool) {
-	keys, shapes := sharesOf(q.Limiter, share)
+func (b *buckets) decide(l Limiter, permits int64, share float64) (o limit.Outcome, r receipt.Receipt, ok bool) {
+	keys, shapes := sharesOf(l, share)
 	if keys == nil {
-		return Answer{}, false
+		return o, r, false
 	}
 	for _, s := range shapes {
-		if s.capacity < q.Permits && !s.owes {
-			return Answer{}, false
+		if s.capacity < permits && !s.owes {
+			return o, r, false
 		}
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := b.now()
 	if !b.fitLocked(keys, now) {
-		return Answer{}, false
+		return o, r, false
 	}
 	each := make([]rratelimiter.Decision, len(shapes))
 	for i, s := range shapes {
-		each[i] = s.decide(b.all[keys[i]], now, q.Permits)
+		each[i] = s.decide(b.all[keys[i]], now, permits)
 	}
-	var a Answer
-	a.Result, a.Local, a.Decision = limit.Rejected, true, combineDecisions(each)
-	if a.Decision.Allowed {
-		a.Result = limit.Acquired
+	o.Result, o.Local, o.Decision = limit.Rejected, true, combineDecisions(each)
+	if o.Decision.Allowed {
 		var held []*grant
 		b.updateLocked(keys, now, func(i int, one *bucket) {
-			if g := one.take(shapes[i], now, q.Permits); g != nil {
+			if g := one.take(shapes[i], now, permits); g != nil {
 				held = append(held, g)
 			}
 			each[i] = shapes[i].decide(*one, now, 0)
 		})
-		a.Decision = combineDecisions(each)
-		a.Receipt = receipt.Receipt{Permits: q.Permits, Local: func(more int64) { b.adjust(keys, shapes, now, more) }}
+		o.Result, o.Decision = limit.Acquired, combineDecisions(each)
+		r = receipt.Receipt{Permits: permits, Local: func(more int64) { b.adjust(keys, shapes, now, more) }}
 		if held != nil {
-			a.Receipt.Hold = hold.Local(func() { b.giveBack(held) })
+			r.Hold = hold.Local(func() { b.giveBack(held) })
 		}
 	}
 	if len(each) > 1 {
-		a.Each = each
+		o.Each = each
 	}
-	return a, true
+	return o, r, true
 }
 
 // adjust takes more permits than a request took at a time, free or not, or refunds some if more is negative. Permits
@@ -173,7 +170,7 @@ func (b *buckets) fitLocked(keys []bucketKey, now int64) bool {
 
 // sweepIfDue sweeps if a sweep is due.
 func (b *buckets) sweepIfDue() {
-	if due := b.nextSweep.Load(); due == 0 || b.now() < due {
+	if b.now() < b.nextSweep.Load() {
 		return
 	}
 	b.mu.Lock()
@@ -205,32 +202,6 @@ func sharesOf(l Limiter, share float64) (keys []bucketKey, shapes []shape) {
 		keys, shapes = append(keys, bucketKey{m.Name, d.Key}), append(shapes, shapeOf(d, share))
 	}
 	return keys, shapes
-}
-
-// membersOf returns the limiter of each policy of a limiter, none for an invalid one.
-func membersOf(l Limiter) []inside.Member {
-	h, err := handleOf(l)
-	if err != nil {
-		return nil
-	}
-	return h.Members()
-}
-
-// policyOf returns the policy of a member, with the initial rate of one of Redisson's layout; nil if it is unknown.
-func policyOf(m inside.Member) limit.Policy {
-	if m.Permits > 0 {
-		return limit.SlidingLog{Permits: m.Permits, Interval: m.Interval}
-	}
-	p, _ := m.Policy.(limit.Policy)
-	return p
-}
-
-// PoliciesOf returns the policies that a limiter was opened with, nil for one that is unknown.
-func PoliciesOf(l Limiter) (all []limit.Policy) {
-	for _, m := range membersOf(l) {
-		all = append(all, policyOf(m))
-	}
-	return all
 }
 
 // shape is a share of a policy as a token bucket. The bucket starts full and gets one permit in

@@ -164,7 +164,7 @@ func TestGuard_WaitAfterATry_HasTheRestOfTheTime(t *testing.T) {
 				return true, nil
 			}
 			g := withMode(1, deadline, nil)
-			g.local.decide(Ask{Limiter: l, Permits: 1}, 1) // the share is used
+			g.local.decide(l, 1, 1) // the share is used
 			a := g.Decide(t.Context(), Ask{Limiter: l, Permits: 1, Wait: 2 * time.Hour})
 			assert.Equal(t, limit.Acquired, a.Result)
 			assert.False(t, a.Local)

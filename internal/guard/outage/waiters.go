@@ -33,14 +33,14 @@ type waiter struct {
 // whileUp returns a context that ends with the cause ErrDown when the node of a limiter is down, which may
 // change meanwhile. If no call is answered meanwhile, a probe finds out whether Redis hangs. The end comes after a
 // deadline of silence, one of the probe, and two pauses of a third each. stop ends the context.
-func (g *Guard) whileUp(ctx context.Context, l Limiter) (up context.Context, stop func()) {
+func (n *nodes) whileUp(ctx context.Context, l Limiter) (up context.Context, stop func()) {
 	up, end := context.WithCancelCause(ctx)
-	w, on, list := &waiter{target: target{ctx, l}, since: time.Now(), end: end}, g.breakerOf(l), &g.waiters
+	w, on, list := &waiter{target: target{ctx, l}, since: time.Now(), end: end}, n.breakerOf(l), &n.waiters
 	list.mu.Lock()
 	defer list.mu.Unlock()
 	if list.on == nil {
 		list.on = make(map[*breaker]*nodeWaits)
-		time.AfterFunc(g.Deadline()/3, g.checkWaiters)
+		time.AfterFunc(n.Deadline()/3, n.checkWaiters)
 	}
 	list.addLocked(w, on)
 	return up, func() {
@@ -100,9 +100,9 @@ func (l *waiters) anyOf(on *breaker) *waiter {
 // checkWaiters checks the nodes of all waiters, and sets the timer again while there are any. It ends the waits for a
 // node that is down, and has been since they began: a probe may be about to end the outage. A node that is silent is
 // probed.
-func (g *Guard) checkWaiters() {
-	g.moveWaiters()
-	list, pause := &g.waiters, g.Deadline()/3
+func (n *nodes) checkWaiters() {
+	n.moveWaiters()
+	list, pause := &n.waiters, n.Deadline()/3
 	list.mu.Lock()
 	nodes := slices.Collect(maps.Keys(list.on))
 	if len(nodes) == 0 {
@@ -120,12 +120,12 @@ func (g *Guard) checkWaiters() {
 			b.verify(w.ctx, w.limiter)
 		}
 	}
-	time.AfterFunc(pause, g.checkWaiters)
+	time.AfterFunc(pause, n.checkWaiters)
 }
 
 // moveWaiters moves the waiters whose calls go to another node, once the slots have changed.
-func (g *Guard) moveWaiters() {
-	list, moved := &g.waiters, []*waiter(nil)
+func (n *nodes) moveWaiters() {
+	list, moved := &n.waiters, []*waiter(nil)
 	list.mu.Lock()
 	for b, of := range list.on {
 		if slots := b.node.slots(); slots != of.slots {
@@ -134,7 +134,7 @@ func (g *Guard) moveWaiters() {
 	}
 	list.mu.Unlock()
 	for _, w := range moved {
-		on := g.breakerOf(w.limiter) // by methods of the user's, so without the lock
+		on := n.breakerOf(w.limiter) // by methods of the user's, so without the lock
 		list.mu.Lock()
 		if on != w.on && list.removeLocked(w) {
 			list.addLocked(w, on)
