@@ -209,18 +209,10 @@ func RetryInfo(of ...codes.Code) func(*status.Status) (time.Duration, bool) {
 
 // pauseFor pauses the limiter of a call if the status of the server asks for it.
 func (g *client) pauseFor(v *visit, err error) {
-	if err == nil || v == nil || v.Ask.Limiter == nil || errors.Is(err, ErrNotSent) {
+	if err == nil || errors.Is(err, ErrNotSent) {
 		return
 	}
-	s, ok := status.FromError(err)
-	if !ok {
-		return
+	if s, ok := status.FromError(err); ok {
+		gate.PauseFor(g.Outgoing, v, s, g.pauseOn)
 	}
-	longest := time.Duration(0)
-	for _, asks := range g.pauseOn {
-		if pause, refused := asks(s); refused {
-			longest = max(longest, pause)
-		}
-	}
-	g.Pause(v.Ask.Limiter, longest)
 }

@@ -70,19 +70,13 @@ func setFields(h http.Header, style HeaderStyle, v *visit, keeps bool, used map[
 	if !v.Passes() {
 		after = v.Settings.Spread.Add(v.RetryAfter())
 	}
-	switch numbers := v.Decision.Limit > 0; {
+	switch {
 	case v.Result != limit.Acquired && v.Result != limit.Rejected:
 	case style == Draft11:
 		if used != nil {
 			v.Description = v.Description.Distinct(max(1, len(v.Each)), used)
 		}
-		policies, limits := draftFields(v)
-		if numbers || !v.Local && v.Each == nil && len(v.Description.Policies) > 0 {
-			addFirst(h, policyField, policies)
-		}
-		if numbers {
-			addFirst(h, limitField, limits)
-		}
+		setDraft(h, v)
 	case style == ThreeHeaders:
 		if d, denied := rateOf(v); d.Limit > 0 {
 			setThree(h, threeFields, d, denied, keeps, gate.RoundUp(resetOf(v, d, denied, after), time.Second))
@@ -97,28 +91,23 @@ func setFields(h http.Header, style HeaderStyle, v *visit, keeps bool, used map[
 	}
 }
 
-// addFirst adds items of a list: those of an outer Middleware are first, those of an upstream last.
-func addFirst(h http.Header, name string, items []byte) {
-	if len(items) > 0 {
-		h[name] = append([]string{string(items)}, h[name]...)
-	}
-}
-
-func setNumber(h http.Header, name string, n int64) { h[name] = []string{strconv.FormatInt(n, 10)} }
-
-// draftFields returns RateLimit-Policy, which lacks policies of unknown quotas, and RateLimit. There, r is the remaining
-// permits, and t the seconds during which they do not grow. A t that is unknown or below a second is left out. No t is
-// later than Retry-After.
-func draftFields(v *visit) (policies, limits []byte) {
+// setDraft sets RateLimit-Policy, which lacks policies of unknown quotas, and if the decision has numbers, RateLimit.
+// There, r is the remaining permits, and t the seconds during which they do not grow. A t that is unknown or below a
+// second is left out. No t is later than Retry-After.
+func setDraft(h http.Header, v *visit) {
 	d, single, share, n := v.Description, v.Description.Single(v.Decision), 0.0, max(1, len(v.Each))
+	hasNumbers := v.Decision.Limit > 0
+	if !hasNumbers && (v.Local || v.Each != nil || len(d.Policies) == 0) {
+		return
+	}
 	if v.Local {
 		share = float64(v.Ask.Mode)
 	} else if v.Each == nil {
 		n = max(n, len(d.Policies))
 	}
-	policies, limits = make([]byte, 0, 64), make([]byte, 0, 64)
+	policies, limits := make([]byte, 0, 64), make([]byte, 0, 64)
 	for i := range n {
-		of, one, decided := d.Of(i), v.Decision, i == single
+		of, one, decided := d.Of(i), v.Decision, hasNumbers && i == single
 		if v.Each != nil {
 			one, decided = v.Each[i], true
 		}
@@ -148,7 +137,15 @@ func draftFields(v *visit) (policies, limits []byte) {
 			limits = appendNumber(limits, ";t=", t)
 		}
 	}
-	return policies, limits
+	addFirst(h, policyField, policies)
+	addFirst(h, limitField, limits)
+}
+
+// addFirst adds items of a list: those of an outer Middleware are first, those of an upstream last.
+func addFirst(h http.Header, name string, items []byte) {
+	if len(items) > 0 {
+		h[name] = append([]string{string(items)}, h[name]...)
+	}
 }
 
 // appendItem appends an item of a list, a string of a structured field (RFC 9651), with its first parameter.
@@ -177,6 +174,8 @@ func setThree(h http.Header, names [3]string, d rratelimiter.Decision, denied, k
 	setNumber(h, names[1], d.Remaining)
 	setNumber(h, names[2], reset)
 }
+
+func setNumber(h http.Header, name string, n int64) { h[name] = []string{strconv.FormatInt(n, 10)} }
 
 // rateOf returns the decision that the older styles show, and whether it is a denial. They have no place for a quota
 // without a time, so it leaves out permits that requests hold. Its Limit is 0 if there is nothing else.

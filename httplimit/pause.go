@@ -23,16 +23,6 @@ func PauseOn(asks ...func(*http.Response) (time.Duration, bool)) Option {
 	return option(func(s *settings) { s.pauseOn = asks })
 }
 
-// pauseOf returns the longest time that a response asks for.
-func (s *settings) pauseOf(resp *http.Response) (longest time.Duration) {
-	for _, asks := range s.pauseOn {
-		if d, refused := asks(resp); refused {
-			longest = max(longest, d)
-		}
-	}
-	return longest
-}
-
 // RetryAfter reads Retry-After of responses with one of the statuses, 429 and 503 without any. It is for
 // [PauseOn]. The field may have seconds, a fraction, a date, or a Unix time. Fractions are rounded up to
 // seconds. A number that would be more than a year away is in milli-, micro- or nanoseconds.

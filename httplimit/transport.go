@@ -77,9 +77,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return resp, err
 	}
-	if v.Ask.Limiter != nil {
-		t.gate.Pause(v.Ask.Limiter, t.pauseOf(resp))
-	}
+	gate.PauseFor(t.gate, v, resp, t.pauseOn)
 	t.gate.Follow(v, resp.Header)
 	if v.Receipt.Hold != nil {
 		resp.Body = untilEnd(resp.Body, v.Return)

@@ -59,6 +59,24 @@ type Options[R Request[R]] struct {
 	Unsettled func(R, error)
 }
 
+// Change is an option of a package above the middleware of R. A struct with a Change and a nil Option of httplimit or
+// grpclimit is such an Option too.
+type Change[R Request[R]] func(*Options[R])
+
+// SetOptions changes the options.
+func (c Change[R]) SetOptions(all *Options[R]) { c(all) }
+
+// Apply applies options, in order. A nil option has no effect.
+func Apply[R Request[R], O any](all *Options[R], options []O, apply func(O)) {
+	for _, option := range options {
+		if above, ok := any(option).(interface{ SetOptions(all *Options[R]) }); ok {
+			above.SetOptions(all)
+		} else if any(option) != nil {
+			apply(option)
+		}
+	}
+}
+
 // Gate decides the requests of one middleware or interceptor.
 type Gate[R Request[R]] struct {
 	Options[R]

@@ -60,10 +60,31 @@ func (v *Visit[R]) Return() {
 	}
 }
 
-// sweepEvery is the time between sweeps of pauses that have ended.
-const sweepEvery = time.Second
+// names has an entry by the name of a limiter, at most maxNames of them. The zero value has none.
+type names[E any] struct {
+	mu        sync.Mutex
+	byName    map[string]E
+	nextSweep time.Time
+}
 
-const maxPauses = 1 << 16
+const maxNames = 1 << 16
+
+// hasRoomLocked reports whether there is room for the entry of a name. It drops those that are over, at most once in a
+// time. The lock is held.
+func (n *names[E]) hasRoomLocked(name string, now time.Time, every time.Duration, isOver func(E) bool) bool {
+	if n.byName == nil {
+		n.byName = make(map[string]E)
+	}
+	if now.After(n.nextSweep) {
+		n.nextSweep = now.Add(every)
+		maps.DeleteFunc(n.byName, func(_ string, one E) bool { return isOver(one) })
+	}
+	_, ok := n.byName[name]
+	return ok || len(n.byName) < maxNames
+}
+
+// pauseSweep is the time between sweeps of pauses that have ended.
+const pauseSweep = time.Second
 
 // longestPause is the longest pause of a limiter without a limit.Pause, even if a server asks for
 // more.
@@ -71,11 +92,7 @@ const longestPause = time.Minute
 
 // pauses are the pauses that servers have asked of outgoing calls. No call with a limiter of a
 // paused name is sent before the pause ends. The zero value has none.
-type pauses struct {
-	mu        sync.Mutex
-	byName    map[string]pause
-	nextSweep time.Time // the time of the next sweep
-}
+type pauses struct{ names[pause] }
 
 // pause is a pause of a name.
 type pause struct {
@@ -95,22 +112,10 @@ func (p *pauses) add(name string, d time.Duration) (until time.Time) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if now.After(p.nextSweep) {
-		p.nextSweep = now.Add(sweepEvery)
-		for name, one := range p.byName {
-			if !one.until.After(now) {
-				delete(p.byName, name)
-			}
-		}
+	hasRoom := p.hasRoomLocked(name, now, pauseSweep, func(one pause) bool { return !one.until.After(now) })
+	if hasRoom && !until.Before(p.byName[name].until) {
+		p.byName[name] = pause{until: until}
 	}
-	before, ok := p.byName[name]
-	if !ok && len(p.byName) >= maxPauses || until.Before(before.until) {
-		return until
-	}
-	if p.byName == nil {
-		p.byName = make(map[string]pause)
-	}
-	p.byName[name] = pause{until: until}
 	return until
 }
 
@@ -140,6 +145,20 @@ func (p *pauses) left(name string, redis bool) time.Duration {
 		return 0
 	}
 	return max(0, left)
+}
+
+// PauseFor pauses the limiter of a request for the longest time that its answer asks for by one of some functions.
+func PauseFor[R Request[R], A any](g *Outgoing[R], v *Visit[R], answer A, asks []func(A) (time.Duration, bool)) {
+	if v == nil || v.Ask.Limiter == nil {
+		return
+	}
+	longest := time.Duration(0)
+	for _, ask := range asks {
+		if d, refused := ask(answer); refused {
+			longest = max(longest, d)
+		}
+	}
+	g.Pause(v.Ask.Limiter, longest)
 }
 
 // pauseDeadline bounds the call that begins a pause in Redis. No caller waits for it.
@@ -184,11 +203,7 @@ func mostOf(l outage.Limiter) time.Duration {
 }
 
 // quotas follows the counts of providers: by the names of limiters.
-type quotas struct {
-	mu        sync.Mutex
-	byName    map[string]*quota
-	nextSweep time.Time
-}
+type quotas struct{ names[*quota] }
 
 // quotaFor is how long the count of a name is kept after its last grant or answer. A request that takes longer costs a
 // drain more, and its late answer may count.
@@ -201,24 +216,19 @@ type quota struct {
 	draining bool
 }
 
-// of returns the entry of a name. It returns nil if there are too many. The quotas are locked.
-func (q *quotas) of(name string) *quota {
+// ofLocked returns the entry of a name, nil if there are too many. The lock is held.
+func (q *quotas) ofLocked(name string) *quota {
 	now := time.Now()
-	if now.After(q.nextSweep) {
-		q.nextSweep = now.Add(quotaFor)
-		maps.DeleteFunc(q.byName, func(_ string, one *quota) bool { return now.Sub(one.used) >= quotaFor })
+	isOver := func(one *quota) bool { return now.Sub(one.used) >= quotaFor }
+	if !q.hasRoomLocked(name, now, quotaFor, isOver) {
+		return nil
 	}
 	one := q.byName[name]
-	if one == nil && len(q.byName) < maxPauses {
-		if q.byName == nil {
-			q.byName = make(map[string]*quota)
-		}
+	if one == nil {
 		one = &quota{free: math.MaxInt64}
 		q.byName[name] = one
 	}
-	if one != nil {
-		one.used = now
-	}
+	one.used = now
 	return one
 }
 
@@ -234,7 +244,7 @@ func (g *Outgoing[R]) Granted(v *Visit[R]) {
 	}
 	g.quotas.mu.Lock()
 	defer g.quotas.mu.Unlock()
-	if q := g.quotas.of(v.Limiter); q != nil {
+	if q := g.quotas.ofLocked(v.Limiter); q != nil {
 		q.free = v.Decision.Remaining
 	}
 }
@@ -260,7 +270,7 @@ func (g *Outgoing[R]) Follow(v *Visit[R], h http.Header) {
 	left += v.returnedIn(age)
 	g.quotas.mu.Lock()
 	defer g.quotas.mu.Unlock()
-	q := g.quotas.of(v.Limiter)
+	q := g.quotas.ofLocked(v.Limiter)
 	if q == nil || v.At.Before(q.answered) {
 		return
 	}

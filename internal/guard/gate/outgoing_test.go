@@ -26,11 +26,11 @@ func TestPauses_ManyNames_AreBounded(t *testing.T) {
 		var p pauses
 		p.add("", time.Second)
 		assert.Empty(t, p.byName)
-		for i := range maxPauses + 1 {
+		for i := range maxNames + 1 {
 			p.add(fmt.Sprint(i), time.Second)
 		}
-		assert.Len(t, p.byName, maxPauses)
-		assert.Zero(t, p.left(fmt.Sprint(maxPauses), true))
+		assert.Len(t, p.byName, maxNames)
+		assert.Zero(t, p.left(fmt.Sprint(maxNames), true))
 		p.add("0", 2*time.Second)
 		p.add("0", time.Second)
 		assert.Equal(t, 2*time.Second, p.left("0", true))
@@ -48,15 +48,15 @@ func TestPauses_ManyNames_AreBounded(t *testing.T) {
 func TestQuotas_ManyNames_AreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q quotas
-		for i := range maxPauses {
-			assert.NotNil(t, q.of(fmt.Sprint(i)))
+		for i := range maxNames {
+			assert.NotNil(t, q.ofLocked(fmt.Sprint(i)))
 		}
-		assert.Nil(t, q.of("another"))
+		assert.Nil(t, q.ofLocked("another"))
 		time.Sleep(quotaFor - time.Second)
-		kept := q.of("0")
+		kept := q.ofLocked("0")
 		time.Sleep(2 * time.Second)
-		assert.NotNil(t, q.of("another"))
-		assert.Same(t, kept, q.of("0"))
+		assert.NotNil(t, q.ofLocked("another"))
+		assert.Same(t, kept, q.ofLocked("0"))
 		assert.Len(t, q.byName, 2)
 	})
 }

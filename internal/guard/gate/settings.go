@@ -54,24 +54,6 @@ func NewSettings() Settings {
 // Setting changes the settings that packages have in common.
 type Setting func(*Settings)
 
-// Change is an option of a package above the middleware of R. A struct with a Change and a nil Option of httplimit or
-// grpclimit is such an Option too.
-type Change[R Request[R]] func(*Options[R])
-
-// SetOptions changes the options.
-func (c Change[R]) SetOptions(all *Options[R]) { c(all) }
-
-// Apply applies options, in order. A nil option has no effect.
-func Apply[R Request[R], O any](all *Options[R], options []O, apply func(O)) {
-	for _, option := range options {
-		if above, ok := any(option).(interface{ SetOptions(all *Options[R]) }); ok {
-			above.SetOptions(all)
-		} else if any(option) != nil {
-			apply(option)
-		}
-	}
-}
-
 // The functions below are the options that packages have in common. Each checks its argument, and
 // panics with a text that begins with the name of the package.
 
