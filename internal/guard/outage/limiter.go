@@ -1,6 +1,6 @@
 package outage
 
-// What is known of a limiter without a call to Redis.
+// The parts of a limiter that need no call to Redis: its policies, the validity of its arguments.
 
 import (
 	"context"
