@@ -197,3 +197,20 @@ func metadataOf(request *ratelimit.RateLimitRequest, all []descriptor) *structpb
 	metadata, _ := structpb.NewStruct(made) // nil if the request is not UTF-8, which gRPC rejects
 	return metadata
 }
+
+// mergeMetadata adds the fields that a mapping lacks, at any depth.
+func mergeMetadata(into, from map[string]any) {
+	for key, value := range from {
+		inner, isMapping := value.(map[string]any)
+		existing, exists := into[key]
+		if isMapping && !exists {
+			existing = make(map[string]any) // a copy, since later additions must not change the rule
+			into[key] = existing
+		}
+		if outer, ok := existing.(map[string]any); ok && isMapping {
+			mergeMetadata(outer, inner)
+		} else if !exists {
+			into[key] = value
+		}
+	}
+}

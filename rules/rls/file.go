@@ -2,13 +2,16 @@ package rls
 
 import (
 	"cmp"
-	"context"
 	"fmt"
-	"io/fs"
-	"path/filepath"
+	"math"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
+	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+
+	"github.com/rratelimiter/rratelimiter/internal/policy"
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 	"github.com/rratelimiter/rratelimiter/limit"
 	"github.com/rratelimiter/rratelimiter/rules/internal/yamlfile"
@@ -120,126 +123,140 @@ func (d *decoder) checkJoint(n *rulefile.Node, limits []*rateLimit) {
 	}
 }
 
-// Load loads a configuration: one file, or all files of a directory whose names end in .yaml or
-// .yml and do not begin with a dot. Each file has a domain of its own; with merge, several files
-// may have the same domain.
-//
-// An error has a line for each mistake: file:line: field: and the reason.
-func Load(path string, merge bool) (*Rules, error) {
-	sources, problem := rulefile.Read(path, belongs)
-	return compile(path, sources, problem, merge)
+type limitFile struct {
+	Name                                         string
+	Unlimited                                    bool
+	Replaces, RequestsPerUnit, Unit, Per, Policy *rulefile.Node
+	Own                                          rulefile.PolicyFields
 }
 
-// belongs reports whether a file of a directory is part of the configuration.
-func belongs(entry fs.DirEntry) bool {
-	ext := filepath.Ext(entry.Name())
-	return !strings.HasPrefix(entry.Name(), ".") && (ext == ".yaml" || ext == ".yml")
-}
-
-func compile(path string, sources []rulefile.Source, problem *rulefile.Problem, merge bool) (*Rules, error) {
-	if problem != nil {
-		return nil, problem
+// limit decodes a limit. It returns nil for a problem.
+func (d *decoder) limit(n *rulefile.Node) *rateLimit {
+	file := limitFile{}
+	before := len(d.Problems)
+	d.Fields(n, &file)
+	l := &rateLimit{name: file.Name, replaces: d.replaces(file.Replaces), unlimited: file.Unlimited}
+	if slices.Contains(l.replaces, l.name) {
+		d.FailField(n, "replaces", "names %q, which is this limit itself", l.name)
 	}
-	if len(sources) == 0 {
-		return nil, &rulefile.Problem{File: path, Reason: "has no file whose name ends in .yaml or .yml"}
-	}
-	rules := &Rules{domains: make(map[string]*domain)}
-	var problems []*rulefile.Problem
-	for _, file := range sources {
-		d, wrong := parse(file.Name, file.Data)
-		problems = append(problems, wrong...)
-		before := rules.domains[d.name]
-		switch {
-		case len(wrong) > 0:
-		case before == nil:
-			rules.domains[d.name] = d
-			rules.order = append(rules.order, d)
-		case !merge:
-			reason := fmt.Sprintf("is %q, which %s has already", rulefile.Clip(d.name), before.file)
-			problems = append(problems, &rulefile.Problem{File: file.Name, Field: "domain", Reason: reason})
-		default:
-			problems = append(problems, before.merge(d)...)
-		}
-	}
-	if len(problems) > 0 {
-		return nil, rulefile.Join(problems...)
-	}
-	for _, d := range rules.order {
-		d.rules.complete(nil)
-	}
-	return rules, nil
-}
-
-func (d *domain) merge(other *domain) (problems []*rulefile.Problem) {
-	fail := func(line int, field, reason string) {
-		problems = append(problems, &rulefile.Problem{File: other.file, Line: line, Field: field, Reason: reason})
-	}
-	for _, r := range other.rules.order {
-		if err := d.rules.add(r); err != nil {
-			fail(r.line, "descriptors", err.Error())
-		}
-	}
-	if other.slotBy != "" && d.slotBy != "" && other.slotBy != d.slotBy {
-		fail(0, "slot_by", fmt.Sprintf("is %q, but %q in %s", other.slotBy, d.slotBy, d.file))
-	}
-	d.slotBy = cmp.Or(d.slotBy, other.slotBy)
-	return problems
-}
-
-// pollInterval is the time between polls, since a file system may not notify of changes.
-const pollInterval = 10 * time.Second
-
-// Watch reloads the configuration whenever its files change. It returns the error of ctx when that
-// ends. It detects files that are written, renamed and removed, and the replacement of a symbolic
-// link by which Kubernetes updates a ConfigMap. It also polls every ten seconds. Files are taken
-// once two reads, a tenth of a second apart, are equal. A writer that pauses for longer in the
-// middle of a file is not detected: write another file and rename it. Mistakes are logged and
-// counted, and the old rules stay in force.
-func (s *Server) Watch(ctx context.Context) error {
-	if s.config.Path == "" {
-		<-ctx.Done()
-		return ctx.Err()
-	}
-	yamlfile.Follow(ctx, &s.files)
-	return ctx.Err()
-}
-
-// Reload reloads the configuration, even if its files have not changed. If it has a mistake, the
-// old one stays in force.
-func (s *Server) Reload() error {
-	if s.config.Path == "" {
+	if len(d.Problems) > before {
 		return nil
 	}
-	return s.files.Reload()
+	if l.unlimited {
+		if stated := cmp.Or(file.Unit, file.Per, file.Policy); stated != nil {
+			d.Fail(stated, "is %q, but the limit is unlimited: remove one of them", rulefile.Clip(stated.Value))
+		}
+		return l
+	}
+	kind := d.RatedPolicy(file.Policy, file.Own, fixedWindow)
+	l.kind = kind.Name
+	if len(d.Problems) > before {
+		return nil
+	}
+	rate := policy.Rate{Fields: map[string]any{"aligned": true}}
+	if file.RequestsPerUnit == nil {
+		d.FailField(n, "requests_per_unit", "is missing; 0 refuses everything")
+	}
+	rate.Permits = d.Number(file.RequestsPerUnit, 0, math.MaxUint32,
+		fmt.Sprintf("a whole number, 0 to %d", uint32(math.MaxUint32)))
+	unit := d.interval(n, &file, kind.Unit, &rate)
+	if len(d.Problems) > before {
+		return nil
+	}
+	l.policy, l.interval = d.Policy(n, kind, rate, file.Own), rate.Interval
+	if p, ok := policy.Of(l.policy); ok {
+		l.most, l.onCredit = uint64(p.Most), p.Refill == policy.OnCredit
+	}
+	l.current = &ratelimit.RateLimitResponse_RateLimit{RequestsPerUnit: uint32(rate.Permits), Unit: unit, Name: l.name}
+	return l
 }
 
-// apply puts a configuration in force, or returns its mistakes.
-func (s *Server) apply(sources []rulefile.Source, problem *rulefile.Problem) error {
-	rules, err := compile(s.config.Path, sources, problem, s.config.Merge)
-	if err != nil {
-		s.metrics.notLoaded.Inc()
-		return err
-	}
-	for _, d := range rules.order {
-		d.rules.each(func(r *rule) {
-			r.open(s.config.Client)
-			if len(r.limits) > 0 { // a rule that existed before keeps its counters
-				r.series = s.metrics.of(levelLabels(d.name, r.levels), false)
+func (d *decoder) replaces(n *rulefile.Node) (names []string) {
+	d.List(n, "a list", func(n *rulefile.Node) {
+		var file struct{ Name string }
+		d.Fields(n, &file)
+		if file.Name == "" && len(d.Problems) == 0 {
+			d.FailField(n, "name", "is empty, want the name of the limit that is replaced")
+		}
+		names = append(names, file.Name)
+	})
+	return names
+}
+
+var calendarUnits = map[ratelimit.RateLimitResponse_RateLimit_Unit]limit.Unit{
+	ratelimit.RateLimitResponse_RateLimit_DAY:   limit.Day,
+	ratelimit.RateLimitResponse_RateLimit_WEEK:  limit.Week,
+	ratelimit.RateLimitResponse_RateLimit_MONTH: limit.Month,
+	ratelimit.RateLimitResponse_RateLimit_YEAR:  limit.Year,
+}
+
+// interval decodes unit and per. It returns the protocol's unit of that length, if there is one.
+func (d *decoder) interval(n *rulefile.Node, file *limitFile, calendar bool,
+	into *policy.Rate) (unit ratelimit.RateLimitResponse_RateLimit_Unit) {
+	switch {
+	case file.Unit != nil && file.Per != nil:
+		d.Fail(file.Per, "is given beside unit: remove one of them")
+	case file.Per != nil:
+		var per rulefile.Duration
+		d.Value(file.Per, &per)
+		into.Interval = time.Duration(per)
+		for u, length := range unitLengths {
+			if length == into.Interval {
+				unit = u
 			}
-		})
+		}
+	default:
+		name, _ := d.Text(file.Unit, "a text")
+		number := ratelimit.RateLimitResponse_RateLimit_Unit_value[strings.ToUpper(name)]
+		unit = ratelimit.RateLimitResponse_RateLimit_Unit(number)
+		if into.Interval = unitLengths[unit]; into.Interval == 0 {
+			d.FailField(n, "unit", "is %q, want second, minute, hour, day, week, month or year; or per, for any interval",
+				rulefile.Clip(name))
+		}
 	}
-	s.rules.Store(rules)
-	s.metrics.loaded.Inc()
-	s.config.Log.Info("rls: configuration in force", "path", s.config.Path, "domains", len(rules.order))
-	return nil
+	if calendar && into.Interval > 0 {
+		if into.Unit = int(calendarUnits[unit]); into.Unit == 0 || file.Per != nil {
+			d.FailField(n, "unit", "is %q, want day, week, month or year for policy: calendar", strings.ToLower(unit.String()))
+		}
+	}
+	return unit
 }
 
-func (s *Server) report(err error, signaled bool) {
-	if signaled {
-		s.config.Log.Info("rls: reload by a signal")
+func (m *metadata) UnmarshalNode(d *rulefile.Decoder, n *rulefile.Node) {
+	if d.IsAbsent(n) {
+		return
 	}
-	if err != nil {
-		const message = "rls: the configuration is wrong, the one before stays in force"
-		s.config.Log.Error(message, "path", s.config.Path, "error", err)
+	if n.Tag != rulefile.Mapping {
+		d.Wrong(n, "a mapping")
+		return
 	}
+	*m, _ = anything(d, n).(map[string]any)
+}
+
+func anything(d *rulefile.Decoder, n *rulefile.Node) any {
+	switch n.Tag {
+	case rulefile.Mapping:
+		made := make(map[string]any)
+		d.Pairs(n, func(name, value *rulefile.Node) { made[name.Value] = anything(d, value) })
+		return made
+	case rulefile.List:
+		made := []any{}
+		for _, value := range n.Content {
+			made = append(made, anything(d, value))
+		}
+		return made
+	case rulefile.Null:
+		return nil
+	case rulefile.Bool:
+		return strings.EqualFold(n.Value, "true")
+	case rulefile.Int:
+		if whole, err := strconv.ParseInt(n.Value, 0, 64); err == nil {
+			return whole
+		}
+	case rulefile.Float:
+		if value, err := strconv.ParseFloat(n.Value, 64); err == nil && !math.IsInf(value, 0) && !math.IsNaN(value) {
+			return value
+		}
+	}
+	return n.Value
 }

@@ -113,14 +113,6 @@ func (desc *descriptor) open(client *rratelimiter.Client) gate.Member {
 	return gate.Member{Limiter: limit.New(client, desc.name, policies...), Policies: policies}
 }
 
-func policiesOf(limits []*rateLimit) []limit.Policy {
-	policies := make([]limit.Policy, len(limits))
-	for i, one := range limits {
-		policies[i] = one.policy
-	}
-	return policies
-}
-
 // operation is a limiter that peeks, releases, or takes with overdraw. A group with overdraw has a lane of its own, so
 // its permits are never refunded.
 type operation struct {
