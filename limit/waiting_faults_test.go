@@ -2,6 +2,7 @@ package limit
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -92,6 +93,40 @@ func TestAcquire_ClientsFail_NoPermitIsIdle(t *testing.T) {
 			assert.LessOrEqual(t, time.Duration(longest.Load()), 4*time.Second, name)
 			assert.LessOrEqual(t, idle, 75*time.Millisecond, name)
 		})
+	}
+}
+
+// TestAcquire_ClientsComeAndGoBesideMany_PaceStays: Clients appear each 50 ms and leave unserved. None of those that stay
+// waits for a later window, since those are before it.
+func TestAcquire_ClientsComeAndGoBesideMany_PaceStays(t *testing.T) {
+	t.Parallel()
+	names := []string{"SlidingLog", "FixedWindow", "SlidingWindow"}
+	for _, name := range names[:redistest.Deep(1, 3)] {
+		for _, clients := range []int{50, 150}[:redistest.Deep(1, 2)] {
+			redistest.Run(t, func(t *testing.T, f *redistest.Fixture) {
+				test, d := daily[name], forSeconds(10, 40)
+				ctx, end := context.WithTimeout(t.Context(), d)
+				defer end()
+				var all sync.WaitGroup
+				var visitors atomic.Int64
+				all.Go(func() {
+					for ; ctx.Err() == nil; time.Sleep(50 * time.Millisecond) {
+						all.Go(func() {
+							one, leave := context.WithTimeout(ctx, 45*time.Millisecond)
+							defer leave()
+							if test.open(rratelimiter.New(f.Conn)).Acquire(one, 2) == nil {
+								visitors.Add(2)
+							}
+						})
+					}
+				})
+				got := shares(t, f, d, test.open, slices.Repeat([]site{{callers: 2}}, clients)...)
+				all.Wait()
+				sum := float64(got.sum() + visitors.Load())
+				assert.GreaterOrEqual(t, sum, 0.97*test.rate*d.Seconds(), "%s, %d Clients", name, clients)
+				assert.LessOrEqual(t, float64(got.calls), 5*sum, "%s, %d Clients", name, clients)
+			})
+		}
 	}
 }
 

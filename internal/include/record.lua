@@ -14,6 +14,9 @@
 -- taken to want as much in each call, and no less than before. Otherwise a near Client takes the rest of the window
 -- while the callers of another are on their way back.
 --
+-- A Client that is new and behind 8 others counts as absent until its next call. Otherwise those that come and leave
+-- unserved stand before others, who wait for a later window while permits are free.
+--
 -- The numbers:
 --   549755813887    2^39 - 1, the largest count of permits.
 --   1023, 1024      The fraction of "<id>", by what the waiters want, in the call and after it, less what they got.
@@ -63,6 +66,10 @@ elseif wants > 0 then
   due = t + min(5000, max(0, ceil(next / 1000)) + ceil(lag)) + late
 end
 due = due + late / 2048
+if not known and before > 8 then -- a new Client
+  redis.pcall('ZADD', waiters, 1e14 + own, id)
+  due = due + 1e13
+end
 if ahead then
   redis.pcall('ZADD', waiters, due, id .. '!', ahead, clock)
 else

@@ -9,7 +9,7 @@
 --            A Client is absent if its call is overdue. Its score is 1e14 and what it got then.
 --   "<id>!"  The time by which the next call of the Client is due, in Unix milliseconds of the server. The fraction
 --            is the number of milliseconds by which calls of the Client may be late, in units of 1/2048. Of an absent
---            one it is 1e13 and the time of a call that found it overdue.
+--            one it is 1e13 and the time of a call that found it overdue, or by which the call of a new one is due.
 -- The set has up to three more:
 --   clock    The most advanced clock: 4e15, and 65536 times <ahead>, and <last>. By <ahead> tenths of a millisecond it
 --            is ahead of the server's. A Client last had it at <last> tenths of a second, modulo 65536.
@@ -20,7 +20,7 @@
 -- order in which they are served, and the rank of one is the number of those before it.
 --
 -- Clients that are overdue become absent, and the rival is the first of the others. An absent Client keeps its score for
--- three seconds: one whose calls are late, beside much load, makes up for it. While there are absent Clients, one without
+-- three seconds after that time: one whose calls are late, beside much load, makes up for it. While there are absent Clients, one without
 -- a rival counts what it gets for them: others is true. So it is if the clock of another Client is ahead by more than
 -- calls differ.
 --
