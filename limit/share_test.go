@@ -261,7 +261,7 @@ func TestAcquire_ClientsWait_ShareEqually(t *testing.T) {
 				redistest.Run(t, func(t *testing.T, f *redistest.Fixture) {
 					d := forSeconds(6, 15) // a window may be late once
 					if test.policies == nil {
-						d = 15 * time.Second
+						d = forSeconds(15, 20)
 					}
 					if name == "LeakyBucket 1000/s" {
 						d = forSeconds(2, 3)
