@@ -167,7 +167,7 @@ func (c *Client) Limiter(name string, opts ...LimiterOption) *Limiter {
 	}
 	l.calls = engine.Limiter{
 		Engine: c.engine, ID: id, Name: name, Policy: "redisson", DependsOn: l.protocol.keys[:1], Protocol: &l.protocol,
-		Prefetches: true, Tick: time.Millisecond,
+		CanPrefetch: true, Tick: time.Millisecond,
 	}
 	return l
 }

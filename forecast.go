@@ -76,24 +76,24 @@ func (f *forecast) after(permits int64) (after time.Duration, known bool) {
 }
 
 // Granted returns the answer to a request that was granted, before later permits.
-func (f *forecast) Granted(later int64) engine.Answer {
-	return engine.Answer{Allowed: true, Limit: f.rate, Remaining: max(0, f.free+later), ResetAfter: f.reset}
+func (f *forecast) Granted(later int64) engine.Decision {
+	return engine.Decision{Allowed: true, Limit: f.rate, Remaining: max(0, f.free+later), ResetAfter: f.reset}
 }
 
 // GrantedParts returns nil: a rate has no parts.
-func (f *forecast) GrantedParts(int64) []engine.Answer { return nil }
+func (f *forecast) GrantedParts(int64) []engine.Decision { return nil }
 
 // Denied returns the answer to a request for more permits than are free.
-func (f *forecast) Denied(permits int64) (engine.Answer, bool) {
+func (f *forecast) Denied(permits int64) (engine.Decision, bool) {
 	after, known := f.after(permits)
 	if f.held > 0 {
 		after, known = max(after, f.held), false
 	}
-	return engine.Answer{Limit: f.rate, Remaining: max(0, f.free), RetryAfter: after, ResetAfter: f.reset}, known
+	return engine.Decision{Limit: f.rate, Remaining: max(0, f.free), RetryAfter: after, ResetAfter: f.reset}, known
 }
 
 // Parts returns nil: a rate has no parts.
-func (f *forecast) Parts(int64) []engine.Answer { return nil }
+func (f *forecast) Parts(int64) []engine.Decision { return nil }
 
 // Lag returns how much later than at RetryAfter a waiter asks.
 func (f *forecast) Lag(int64) time.Duration { return f.lag + f.rank }

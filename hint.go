@@ -50,8 +50,8 @@ type hints struct {
 
 const maxHints = 1 << 15
 
-// of returns the hint of the limiter with a configuration key.
-func (s *hints) of(key string) *hint {
+// hintOf returns the hint of the limiter with a configuration key.
+func (s *hints) hintOf(key string) *hint {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h := s.current[key]
@@ -75,7 +75,7 @@ func (p *protocol) hint() *hint {
 	if h := p.hinted.Load(); h != nil {
 		return h
 	}
-	h := p.client.hints.of(p.keys[configKey])
+	h := p.client.hints.hintOf(p.keys[configKey])
 	p.hinted.Store(h)
 	return h
 }

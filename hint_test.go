@@ -23,17 +23,17 @@ import (
 // TestHints_ManyNames_AreBounded: two generations of hints, and a Limiter keeps its own.
 func TestHints_ManyNames_AreBounded(t *testing.T) {
 	var s hints
-	first := s.of("first")
+	first := s.hintOf("first")
 	for i := range maxHints - 1 {
-		s.of(strconv.Itoa(i))
+		s.hintOf(strconv.Itoa(i))
 	}
-	assert.Same(t, first, s.of("first"))
-	s.of("another generation")
-	assert.Same(t, first, s.of("first"), "a name in use stays")
+	assert.Same(t, first, s.hintOf("first"))
+	s.hintOf("another generation")
+	assert.Same(t, first, s.hintOf("first"), "a name in use stays")
 	for i := range 2 * maxHints {
-		s.of(strconv.Itoa(-i - 1))
+		s.hintOf(strconv.Itoa(-i - 1))
 	}
-	assert.NotSame(t, first, s.of("first"))
+	assert.NotSame(t, first, s.hintOf("first"))
 	assert.LessOrEqual(t, len(s.current)+len(s.earlier), 2*maxHints)
 }
 

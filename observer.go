@@ -119,7 +119,7 @@ func (o *Observer) hooks() *engine.Observer {
 	}
 	result, hooks := new(engine.Observer), *o
 	if hooks.Decision != nil {
-		result.Decision = func(ctx context.Context, d engine.Decision) {
+		result.Decision = func(ctx context.Context, d engine.DecisionInfo) {
 			info := DecisionInfo{
 				Name: d.Limiter.Name, Policy: d.Limiter.Policy, Permits: d.Permits, Granted: d.Granted, Charged: d.Charged,
 				Took: d.Took, Waited: d.Waited, Source: FromNone, Err: d.Err,
@@ -131,7 +131,7 @@ func (o *Observer) hooks() *engine.Observer {
 		}
 	}
 	if hooks.RedisCall != nil {
-		result.RedisCall = func(ctx context.Context, c engine.Call) {
+		result.RedisCall = func(ctx context.Context, c engine.RedisCallInfo) {
 			hooks.RedisCall(ctx, RedisCallInfo{
 				Name: c.Limiter.Name, Policy: c.Limiter.Policy, Requests: c.Requests, Permits: c.Permits, Prefetched: c.Prefetched,
 				Took: c.Took, Err: c.Err, Initial: c.Initial,

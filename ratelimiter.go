@@ -103,7 +103,7 @@ func (l *Limiter) TryAcquire(ctx context.Context, permits int64) (bool, error) {
 func (l *Limiter) Take(ctx context.Context, permits int64) (Decision, error) {
 	var result engine.Result
 	err := (*handle)(l).Try(ctx, engine.Ask{Permits: permits, Detail: true}, &result)
-	return Decision(result.Answer), err
+	return Decision(result.Decision), err
 }
 
 // TakeUpTo takes the permits that are free now, at most so many, and returns how many it took. If
@@ -117,7 +117,7 @@ func (l *Limiter) TakeUpTo(ctx context.Context, permits int64) (granted int64, d
 	}
 	var result engine.Result
 	_, err = l.calls.Try(ctx, engine.Ask{Permits: 1, UpTo: permits, Detail: true}, &result)
-	return result.Granted, Decision(result.Answer), err
+	return result.Granted, Decision(result.Decision), err
 }
 
 // TryAcquireWithin takes permits as soon as they are free, if that is within the timeout, and
@@ -139,9 +139,9 @@ func (l *Limiter) TryAcquireWithin(ctx context.Context, permits int64, timeout t
 }
 
 // TakeWithin is [Limiter.TryAcquireWithin] with the numbers of [Limiter.Take]. Those of a grant are of the end
-// of the wait. Those of a denial, at once or at the timeout, are of the last reply of Redis. RetryAfter then is the
-// time until the permits could be free, behind the callers that wait before this one. With an error, the Decision
-// is zero.
+// of the wait. Those of a denial are of the last reply of Redis. RetryAfter of a denial at once is the time until the
+// permits could be free behind the callers that wait, and at the timeout until they could be free. With an error,
+// the Decision is zero.
 func (l *Limiter) TakeWithin(ctx context.Context, permits int64, timeout time.Duration) (Decision, error) {
 	if timeout <= 0 {
 		return l.Take(ctx, permits)
@@ -151,7 +151,7 @@ func (l *Limiter) TakeWithin(ctx context.Context, permits int64, timeout time.Du
 	if _, err := (*handle)(l).Wait(ctx, engine.Ask{Permits: permits, Detail: true}, deadline, &result); err != nil {
 		return Decision{}, err
 	}
-	return Decision(result.Answer), nil
+	return Decision(result.Decision), nil
 }
 
 // Acquire waits until permits are free and takes them: acquire(permits). Callers that wait for one

@@ -53,11 +53,11 @@ func TestAnswer_SeveralRequests_EachHasItsOwn(t *testing.T) {
 			for i, r := range ba.Requests {
 				if test.want[i] == (Decision{}) {
 					assert.ErrorIs(t, r.Err, ErrPermitsExceedRate)
-					assert.Zero(t, r.Answer)
+					assert.Zero(t, r.Decision)
 					continue
 				}
 				test.want[i].Limit, test.want[i].ResetAfter = 10, 4*time.Second
-				assert.Equal(t, test.want[i], Decision(r.Answer), "request %d", i)
+				assert.Equal(t, test.want[i], Decision(r.Decision), "request %d", i)
 			}
 			assert.Equal(t, test.denied, ba.Denied)
 			assert.Equal(t, 10*time.Second, ba.Forecast.(*forecast).interval)
@@ -159,7 +159,7 @@ func TestForecast_Prefetches_MayReturnEarlier(t *testing.T) {
 
 func TestForecast_Denied_KnowsWhenAllItsPermitsReturn(t *testing.T) {
 	o := &forecast{rate: 10, reset: 6 * time.Second, returns: []permitsReturn{{2 * time.Second, 3}, {5 * time.Second, 7}}}
-	want := engine.Answer{Limit: 10, RetryAfter: 5 * time.Second, ResetAfter: 6 * time.Second}
+	want := engine.Decision{Limit: 10, RetryAfter: 5 * time.Second, ResetAfter: 6 * time.Second}
 	for permits, all := range map[int64]bool{4: true, 7: true, 8: false} { // those of 8 are not known
 		got, known := o.Denied(permits)
 		assert.Equal(t, want, got, permits)

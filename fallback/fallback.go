@@ -191,9 +191,9 @@ type sealed = inside.Sealed
 type ofTaken Limiter
 
 // Take takes permits, or waits for them as TakeWithin and Acquire do.
-func (l *ofTaken) Take(ctx context.Context, permits int64, wait time.Duration) (engine.Answer, receipt.Receipt, error) {
+func (l *ofTaken) Take(ctx context.Context, permits int64, wait time.Duration) (engine.Decision, receipt.Receipt, error) {
 	a, _, err := (*Limiter)(l).decide(ctx, permits, wait)
-	return engine.Answer(a.Decision), a.Receipt, err
+	return engine.Decision(a.Decision), a.Receipt, err
 }
 
 // Wrapped returns the limiter that Redis decides by.

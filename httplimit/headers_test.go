@@ -177,7 +177,7 @@ func TestRateLimit_QuotaUnknown_IsLeftOut(t *testing.T) {
 // unnumbered is a limiter that reports no numbers.
 var unnumbered = &fake.Limiter{Of: []limit.Policy{hour(5), limit.Named("paid", nil)},
 	OnTry: func(_ context.Context, _ engine.Ask, result *engine.Result) error {
-		result.Parts = []engine.Answer{{}, {Allowed: true}}
+		result.Parts = []engine.Decision{{}, {Allowed: true}}
 		return nil
 	}}
 

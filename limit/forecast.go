@@ -80,9 +80,9 @@ func (s *state) forWaiters(share bool) (differ bool) {
 
 // Granted returns the answer to a request that was granted. The same call granted later permits to
 // requests behind it.
-func (s *state) Granted(later int64) engine.Answer {
+func (s *state) Granted(later int64) engine.Decision {
 	fewest := s.fewest()
-	return engine.Answer{
+	return engine.Decision{
 		Allowed: true, Limit: s.limitOf(fewest), Remaining: max(0, fewest.Free()+later), ResetAfter: s.reset(later),
 	}
 }
@@ -104,7 +104,7 @@ func (s *state) limitOf(p forecast) int64 {
 
 // Denied returns the answer to a request that was not granted. It returns false if RetryAfter is
 // only a lower bound.
-func (s *state) Denied(permits int64) (engine.Answer, bool) {
+func (s *state) Denied(permits int64) (engine.Decision, bool) {
 	longest, known := s.policies[0], s.held == 0
 	after := s.held - 1
 	for _, p := range s.policies {
@@ -115,15 +115,15 @@ func (s *state) Denied(permits int64) (engine.Answer, bool) {
 		}
 	}
 	after = max(after, s.held)
-	return engine.Answer{Limit: s.limitOf(longest), Remaining: max(0, longest.Free()), RetryAfter: after,
+	return engine.Decision{Limit: s.limitOf(longest), Remaining: max(0, longest.Free()), RetryAfter: after,
 		ResetAfter: s.reset(0)}, known
 }
 
 // GrantedParts returns the answer of each policy to such a request.
-func (s *state) GrantedParts(later int64) []engine.Answer {
-	answers := make([]engine.Answer, len(s.policies))
+func (s *state) GrantedParts(later int64) []engine.Decision {
+	answers := make([]engine.Decision, len(s.policies))
 	for i, p := range s.policies {
-		answers[i] = engine.Answer{
+		answers[i] = engine.Decision{
 			Allowed: true, Limit: p.Limit(), Remaining: max(0, p.Free()+later), ResetAfter: p.reset(later),
 		}
 	}
@@ -131,7 +131,7 @@ func (s *state) GrantedParts(later int64) []engine.Answer {
 }
 
 // Parts returns the answer of each policy to a request that was not granted.
-func (s *state) Parts(permits int64) []engine.Answer {
+func (s *state) Parts(permits int64) []engine.Decision {
 	answers := s.GrantedParts(0)
 	for i, p := range s.policies {
 		answers[i].RetryAfter, _ = p.wait(permits)
@@ -161,8 +161,8 @@ func (s *state) fewest() forecast {
 // longestSpread bounds the time by which the waiters of a bucket ask later.
 const longestSpread = 5 * time.Millisecond
 
-// Lag returns the longest of the limiters of Redisson's layout. The waiters of a bucket ask later at random: otherwise a clock
-// that is a little ahead, or a shorter way to Redis, wins all permits. The bucket loses nothing by it:
+// Lag returns the longest of the limiters of Redisson's layout. The waiters of a bucket ask later at random: otherwise
+// a clock that is a little ahead, or a shorter way to Redis, wins all permits. The bucket loses nothing by it:
 // the time is at most a fifth of that in which the permits of all waiters come free, and these count from
 // then on. See engine.Batch.
 func (s *state) Lag(wanted int64) (lag time.Duration) {

@@ -123,7 +123,7 @@ func (k *Keyed) TryAcquire(ctx context.Context, key string, permits int64) (bool
 func (k *Keyed) Take(ctx context.Context, key string, permits int64) (rratelimiter.Decision, error) {
 	var result engine.Result
 	err := k.try(ctx, key, engine.Ask{Permits: permits, Detail: true}, &result)
-	return rratelimiter.Decision(result.Answer), err
+	return rratelimiter.Decision(result.Decision), err
 }
 
 // TakeWithin is [Limiter.TakeWithin] of a key.

@@ -95,7 +95,7 @@ func extendID(before string, prefix keyPrefix, suffix, settings string) (id, key
 func (l *Limiter) open(id string) {
 	l.calls = engine.Limiter{
 		Engine: l.protocol.plan.client.Engine, ID: id, Name: l.protocol.name, Policy: l.protocol.plan.kinds,
-		DependsOn: l.protocol.dependsOn, Protocol: &l.protocol, Prefetches: l.protocol.plan.prefetches,
+		DependsOn: l.protocol.dependsOn, Protocol: &l.protocol, CanPrefetch: l.protocol.plan.prefetches,
 		Tick: l.protocol.plan.tick,
 	}
 }
@@ -235,7 +235,7 @@ func (l *Limiter) TryAcquire(ctx context.Context, permits int64) (bool, error) {
 func (l *Limiter) Take(ctx context.Context, permits int64) (rratelimiter.Decision, error) {
 	var result engine.Result
 	err := (*handle)(l).Try(ctx, engine.Ask{Permits: permits, Detail: true}, &result)
-	return rratelimiter.Decision(result.Answer), err
+	return rratelimiter.Decision(result.Decision), err
 }
 
 // TakeUpTo takes as many permits as are free now, at most so many, and returns how many it took: 0
@@ -256,7 +256,7 @@ func (l *Limiter) TakeUpTo(ctx context.Context, permits int64) (granted int64, d
 	}
 	var result engine.Result
 	err = (*handle)(l).Try(ctx, engine.Ask{Permits: 1, UpTo: min(permits, l.protocol.plan.most), Detail: true}, &result)
-	return result.Granted, rratelimiter.Decision(result.Answer), err
+	return result.Granted, rratelimiter.Decision(result.Decision), err
 }
 
 // TakeEach is [Limiter.Take] with a Decision for each policy, in their order. Allowed reports
@@ -267,7 +267,7 @@ func (l *Limiter) TakeEach(ctx context.Context, permits int64) ([]rratelimiter.D
 	return decisions(result.Parts), err
 }
 
-func decisions(answers []engine.Answer) []rratelimiter.Decision {
+func decisions(answers []engine.Decision) []rratelimiter.Decision {
 	if answers == nil {
 		return nil
 	}
@@ -293,9 +293,9 @@ func (l *Limiter) TryAcquireWithin(ctx context.Context, permits int64, timeout t
 }
 
 // TakeWithin is [Limiter.TryAcquireWithin] with the numbers of [Limiter.Take]. Those of a grant are of the end
-// of the wait. Those of a denial, at once or at the timeout, are of the last reply of Redis. RetryAfter then is the
-// time until the permits could be free, behind the callers that wait before this one. With an error, the Decision
-// is zero.
+// of the wait. Those of a denial are of the last reply of Redis. RetryAfter of a denial at once is the time until the
+// permits could be free behind the callers that wait, and at the timeout until they could be free. With an error,
+// the Decision is zero.
 func (l *Limiter) TakeWithin(ctx context.Context, permits int64, timeout time.Duration) (rratelimiter.Decision, error) {
 	if timeout <= 0 {
 		return l.Take(ctx, permits)
@@ -305,7 +305,7 @@ func (l *Limiter) TakeWithin(ctx context.Context, permits int64, timeout time.Du
 	if _, err := (*handle)(l).Wait(ctx, engine.Ask{Permits: permits, Detail: true}, deadline, &result); err != nil {
 		return rratelimiter.Decision{}, err
 	}
-	return rratelimiter.Decision(result.Answer), nil
+	return rratelimiter.Decision(result.Decision), nil
 }
 
 // Acquire waits until permits are free and takes them. Callers that wait for one name on one Client
@@ -318,10 +318,10 @@ func (l *Limiter) TakeWithin(ctx context.Context, permits int64, timeout time.Du
 // Clients whose callers wait for one limiter get equal shares, whatever their distance from Redis. One that
 // wants less gets all of it.
 //
-// A waiter's grant of a bucket is dated when its permits came free, at most the time of a call before.
-// That is 10 ms or the time of the last calls, whichever is longer. It is at most a second, and at most as
-// long as the caller has waited. So a slow link does not slow the pace. In any span t, waiters get at most the capacity, and the rate
-// for t and the time of a call.
+// A waiter's grant of a bucket is dated when its permits came free, at most the time of a call before. The time of a
+// call is that of the last calls, at least 10 ms and at most a second. No grant is dated before its caller came. So a
+// slow link does not slow the pace. In any span t, waiters get at most the capacity, and the rate for t and the time
+// of a call.
 //
 // Acquire ends with ctx. If the permits cannot be had before the deadline of ctx, it fails at once
 // with an error that is [context.DeadlineExceeded]. Permits that others may return are not foreseen.

@@ -183,9 +183,9 @@ func TestTake_CallsShareAScript_DeniedAnswerIsOfItsEnd(t *testing.T) {
 		asks = append(asks, engine.Ask{Permits: permits, Detail: true, Each: true})
 	}
 	denied := f.ask(l, asks...).Requests[3]
-	want := engine.Answer{Limit: 10, Remaining: 4, RetryAfter: 10 * time.Second, ResetAfter: 10 * time.Second}
-	assert.Equal(t, want, denied.Answer)
-	assert.Equal(t, []engine.Answer{want}, denied.Parts)
+	want := engine.Decision{Limit: 10, Remaining: 4, RetryAfter: 10 * time.Second, ResetAfter: 10 * time.Second}
+	assert.Equal(t, want, denied.Decision)
+	assert.Equal(t, []engine.Decision{want}, denied.Parts)
 }
 
 // TestTryAcquire_ReplyOfAnotherShape_IsAnError, and no grant.

@@ -70,7 +70,7 @@ type Takeable interface {
 func (t *Taken) Take(ctx context.Context, permits int64, limiters ...Takeable) (decision rratelimiter.Decision,
 	err error) {
 	result, err := t.add(ctx, permits, 0, limiters)
-	return rratelimiter.Decision(result.Answer), err
+	return rratelimiter.Decision(result.Decision), err
 }
 
 // TakeEach is [Taken.Take] with a Decision for each policy of the limiters, in their order, as
@@ -79,7 +79,7 @@ func (t *Taken) Take(ctx context.Context, permits int64, limiters ...Takeable) (
 func (t *Taken) TakeEach(ctx context.Context, permits int64, limiters ...Takeable) ([]rratelimiter.Decision, error) {
 	result, err := t.add(ctx, permits, 0, limiters)
 	if result.Parts == nil && err == nil {
-		result.Parts = []engine.Answer{result.Answer}
+		result.Parts = []engine.Decision{result.Decision}
 	}
 	return decisions(result.Parts), err
 }
@@ -92,7 +92,7 @@ func (t *Taken) TakeWithin(ctx context.Context, permits int64, timeout time.Dura
 	if err != nil {
 		return rratelimiter.Decision{}, err
 	}
-	return rratelimiter.Decision(result.Answer), nil
+	return rratelimiter.Decision(result.Decision), nil
 }
 
 // Acquire is [Taken.Take], but waits until the permits are free, as [Limiter.Acquire].
@@ -150,7 +150,7 @@ func (t *Taken) add(ctx context.Context, permits int64, wait time.Duration, limi
 	}
 	var r receipt.Receipt
 	if decides != nil && redis.err == nil {
-		result.Answer, r, err = decides.Take(ctx, permits, wait)
+		result.Decision, r, err = decides.Take(ctx, permits, wait)
 	} else {
 		result, r, err = redis.takeReceipt(ctx, permits, wait)
 	}

@@ -39,12 +39,12 @@ type Batch struct {
 	callers atomic.Int32  // of the call that have not left; of a queue's batch all waiters
 	done    chan struct{} // of a lone call it gets an element, of another it is closed; nil if no caller waits for it
 
-	Replied    time.Time // when the last reply arrived
-	repliedOwn time.Time // the same by the clock that the program set, if any, without a monotonic reading
-	revokes    uint64    // of the prefetches when it was sent
-	call       *Call     // that is not reported yet; nil without an Observer of calls
-	err        error     // of the call
-	Outcome
+	Replied    time.Time      // when the last reply arrived
+	repliedOwn time.Time      // the same by the clock that the program set, if any, without a monotonic reading
+	revokes    uint64         // of the prefetches when it was sent
+	info       *RedisCallInfo // that is not reported yet; nil without an Observer of calls
+	err        error          // of the call
+	BatchResult
 }
 
 // Claim is what a call for waiters says of their Client, since the Clients with waiters share the permits of
@@ -62,12 +62,12 @@ type Rivals struct {
 	Moved  time.Duration // how much later than by its arguments the call was dated
 }
 
-// Outcome is the result of the call of a batch.
-type Outcome struct {
+// BatchResult is the result of the call of a batch.
+type BatchResult struct {
 	knowledge
 	Reply  rueidis.RedisMessage // for Protocol.Receipt
 	Rivals Rivals
-	Turn   bool // the lag of the Forecast leaves permits to other programs: no deadline of a waiter ends it
+	Turn   bool // the lag of the Forecast is a turn of other programs: a deadline of a waiter does not shorten it
 
 	// Unknown reports that the call has failed after it may have run, so what it granted is unknown.
 	Unknown bool
@@ -93,7 +93,7 @@ func (b *Batch) GrantAll(left int64) {
 	for i := len(b.Requests) - 1; i >= 0; i-- {
 		r := b.Requests[i]
 		r.Granted = r.Most()
-		r.Answer = Answer{Allowed: true, Remaining: max(0, left)}
+		r.Decision = Decision{Allowed: true, Remaining: max(0, left)}
 		left += r.Granted
 	}
 }
@@ -124,15 +124,15 @@ func (b *Batch) AnswerBy(f Forecast, letters string, above func(permits, limit i
 			if r.Granted = r.Most(); letter == 'p' {
 				r.Granted = part
 			}
-			if r.Answer = f.Granted(later); r.Each {
+			if r.Decision = f.Granted(later); r.Each {
 				r.Parts = f.GrantedParts(later)
 			}
 			later += r.Granted
 		case 'x':
-			r.Answer, r.Err = Answer{}, above(r.Permits, f.Limit())
+			r.Decision, r.Err = Decision{}, above(r.Permits, f.Limit())
 		default:
 			// RetryAfter is that of the end of the call, so Remaining is too.
-			if r.Answer, _ = f.Denied(r.Permits); r.Each {
+			if r.Decision, _ = f.Denied(r.Permits); r.Each {
 				r.Parts = f.Parts(r.Permits)
 			}
 			if b.Denied == 0 || r.Permits < b.Denied {
@@ -195,7 +195,7 @@ type Prefetch struct {
 	Limit   int64         // as in an Answer
 	Free    int64         // permits that are free in Redis
 	Reset   time.Duration // from the call until all permits are free
-	Parts   []Answer      // of each part, for an Ask with Each; nil without parts
+	Parts   []Decision    // of each part, for an Ask with Each; nil without parts
 	Refund  receipt.Refund
 
 	came   time.Time // when the reply came
@@ -212,9 +212,9 @@ type Request struct {
 	Result
 	Err error
 
-	state atomic.Int32 // one of the states below
-	batch *Batch       // that it is part of; nil for a waiter and a lone request; guarded by the entry
-	call  *Call        // that this caller reports, or nil
+	state atomic.Int32   // one of the states below
+	batch *Batch         // that it is part of; nil for a waiter and a lone request; guarded by the entry
+	info  *RedisCallInfo // that this caller reports, or nil
 }
 
 // The states of a request. The end of its call and a caller that leaves may meet: the first of the two
@@ -253,8 +253,8 @@ type activities [1 << 14]atomic.Int32
 
 const crowdedBit = 1 << 30
 
-// of returns the counter of an ID. Few others have the same.
-func (a *activities) of(id string) *atomic.Int32 {
+// counterOf returns the counter of an ID. Few others have the same.
+func (a *activities) counterOf(id string) *atomic.Int32 {
 	return &a[maphash.String(seed, id)%uint64(len(a))]
 }
 

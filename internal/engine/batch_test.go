@@ -64,7 +64,7 @@ func TestBatch_Requests_AreBounded(t *testing.T) {
 	// A batch that is used again is as good as new.
 	b.Forecast, b.Denied, b.Granted, b.Lost, b.done = new(view), 3, 4, []*Request{{}}, make(chan struct{})
 	b.wakeShared()
-	want := &Batch{Requests: []*Request{}, Outcome: Outcome{Lost: []*Request{}}}
+	want := &Batch{Requests: []*Request{}, BatchResult: BatchResult{Lost: []*Request{}}}
 	want.callers.Store(2)
 	assert.Equal(t, want, b)
 	for len(e.collecting) > 0 {

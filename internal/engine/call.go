@@ -17,7 +17,7 @@ import (
 // to them from then on.
 func (l *Limiter) run(ctx context.Context, e *entry, b *Batch, end func()) {
 	clear(b.Lost)
-	b.Outcome, b.err = Outcome{Lost: b.Lost[:0]}, redisx.ErrNoReply // unless all attempts return
+	b.BatchResult, b.err = BatchResult{Lost: b.Lost[:0]}, redisx.ErrNoReply // unless all attempts return
 	b.Before, b.initialized = nil, 0
 	defer func() {
 		if errors.Is(b.err, redisx.ErrNoReply) {
@@ -184,7 +184,7 @@ func (l *Limiter) finishRequests(b *Batch) {
 			l.Protocol.Hold(b, i, r.Most()).ReturnUnknown()
 		}
 	}
-	if b.call != nil {
+	if b.info != nil {
 		b.finishCall()
 	}
 	if b.Granted == 0 {
@@ -206,29 +206,29 @@ func (l *Limiter) beginCall(b *Batch) {
 	if o := l.Engine.observer; o == nil || o.RedisCall == nil {
 		return
 	}
-	if b.call == nil {
-		b.call = &Call{Limiter: l, began: b.Sent}
+	if b.info == nil {
+		b.info = &RedisCallInfo{Limiter: l, began: b.Sent}
 	}
 	permits, _ := b.Wants()
-	b.call.Requests, b.call.Permits = len(b.Requests), permits
+	b.info.Requests, b.info.Permits = len(b.Requests), permits
 }
 
 // finishCall sets the result of a batch's call, and has the first caller report it that has not left. The answers are
 // final and the entry, if there is one, is locked.
 func (b *Batch) finishCall() {
-	b.call.Initial = b.initialized > 0
-	b.call.finish(b.Prefetch.Granted, b.err)
+	b.info.Initial = b.initialized > 0
+	b.info.finish(b.Prefetch.Granted, b.err)
 	for _, r := range b.Requests {
 		if r.state.Load() == answered {
-			r.call = b.takeCall()
+			r.info = b.takeCall()
 			return
 		}
 	}
 }
 
 // takeCall returns the call of a batch that is still to be reported, if any.
-func (b *Batch) takeCall() (c *Call) {
-	c, b.call = b.call, nil
+func (b *Batch) takeCall() (c *RedisCallInfo) {
+	c, b.info = b.info, nil
 	return c
 }
 
@@ -236,10 +236,10 @@ func (b *Batch) takeCall() (c *Call) {
 func (l *Limiter) takeResult(ctx context.Context, r *Request, result *Result) error {
 	err := r.Err
 	*result = r.Result // before a hook, which may panic
-	if r.call != nil {
-		r.call.report(ctx, l)
+	if r.info != nil {
+		r.info.report(ctx, l)
 	}
-	r.Ask, r.Result, r.Err, r.batch, r.call = Ask{}, Result{}, nil, nil, nil
+	r.Ask, r.Result, r.Err, r.batch, r.info = Ask{}, Result{}, nil, nil, nil
 	return err
 }
 
@@ -271,9 +271,9 @@ func (c *batchContext) Err() error {
 }
 
 // Eval runs a script that does not take permits for requests, and returns the last reply. again, if not nil, reads each
-// reply, and sets the next call if the script needs one. While the slot of the keys moves, Eval repeats a call; renew, if
-// not nil, sets its arguments then. Callers run Eval under Detach, which ends with their context. A call of redisx.Once
-// that has run before is redisx.ErrRanBefore.
+// reply, and sets the next call if the script needs one. While the slot of the keys moves, Eval repeats a call; renew,
+// if not nil, sets its arguments then. Callers run Eval under Detach, which ends with their context. A call of
+// redisx.Once that has run before is redisx.ErrRanBefore.
 func (g *Engine) Eval(ctx context.Context, p Protocol, run *Run, renew func(args []string),
 	again func(rueidis.RedisMessage) (bool, error)) (rueidis.RedisMessage, error) {
 	for calls := 1; ; calls++ {

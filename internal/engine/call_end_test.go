@@ -51,7 +51,7 @@ func TestCall_ConnectionEndsItsGoroutine_NoCallerIsLeftWaiting(t *testing.T) {
 			withContexts(t, func(ctx context.Context, f *fixture) {
 				conn := &ending{Client: f.Conn}
 				var broken atomic.Int64 // calls that an observer has seen
-				observer := &Observer{RedisCall: func(_ context.Context, c Call) {
+				observer := &Observer{RedisCall: func(_ context.Context, c RedisCallInfo) {
 					if errors.Is(c.Err, redisx.ErrNoReply) {
 						broken.Add(1)
 					}
@@ -86,9 +86,9 @@ func TestCall_ConnectionEndsItsGoroutine_NoCallerIsLeftWaiting(t *testing.T) {
 func (l *fake) setPrefetches(returns ...receipt.Refund) {
 	e := l.Engine.registry.lockExisting(l.ID)
 	defer e.mu.Unlock()
-	e.prefetches.prefetches = nil
+	e.prefetches.active = nil
 	for _, back := range returns {
-		e.prefetches.prefetches = append(e.prefetches.prefetches,
+		e.prefetches.active = append(e.prefetches.active,
 			activePrefetch{Prefetch{Lasts: time.Second, Refund: back}, 1, time.Now()})
 	}
 }

@@ -185,7 +185,7 @@ func TestCall_SlotMoves_IsRepeated(t *testing.T) {
 		took := time.Since(start)
 		assert.Less(t, took, 200*time.Millisecond)
 		_, calls, _ := o.all()
-		assert.Equal(t, []Call{{Limiter: &l.Limiter, Requests: 1, Permits: 10, Took: took}}, calls)
+		assert.Equal(t, []RedisCallInfo{{Limiter: &l.Limiter, Requests: 1, Permits: 10, Took: took}}, calls)
 		returns := time.Now().Add(time.Hour - trip)
 		f.moveSlot()
 		f.RequireFalse(l.TryAcquire(ctx, 1))

@@ -22,7 +22,7 @@ func RunChange[T any](ctx context.Context, g *Engine, keys []string,
 		defer cancel()
 		revokeAll := func() {
 			for _, key := range keys {
-				revoke(g.registry.index.of(key))
+				revoke(g.registry.index.entriesOf(key))
 			}
 			await(late, g.transfers.of(keys))
 		}
@@ -48,7 +48,7 @@ func Charge[T any](ctx context.Context, l *Limiter, permits int64, call func(con
 	if o == nil || o.RedisCall == nil {
 		return RunChange(ctx, l.Engine, l.DependsOn, call)
 	}
-	c := &Call{Limiter: l, Requests: 1, Permits: permits}
+	c := &RedisCallInfo{Limiter: l, Requests: 1, Permits: permits}
 	var ended atomic.Int32 // the call, and the caller's wait for it: the second reports
 	value, err := RunChange(ctx, l.Engine, l.DependsOn, func(ctx context.Context) (T, error) {
 		c.began = time.Now()
@@ -68,7 +68,7 @@ func Charge[T any](ctx context.Context, l *Limiter, permits int64, call func(con
 func (g *Engine) invalidate(keys []string) {
 	g.changes.raise(keys)
 	for _, key := range keys {
-		for _, e := range g.registry.index.of(key) {
+		for _, e := range g.registry.index.entriesOf(key) {
 			e.mu.Lock()
 			if e.queue != nil {
 				e.queue.refresh()

@@ -19,7 +19,7 @@ type denials struct {
 	maxAge time.Duration
 
 	mu       sync.Mutex                                              // of writers
-	places   [maxDenials / sameHash][sameHash]atomic.Pointer[denial] // by a hash of the ID, the newest first
+	slots    [maxDenials / sameHash][sameHash]atomic.Pointer[denial] // by a hash of the ID, the newest first
 	sweeping bool                                                    // a sweep is scheduled
 }
 
@@ -36,16 +36,16 @@ func (d *denial) remains(now time.Time) time.Duration {
 	return min(d.until, d.maxAge) - elapsed(d.Sent, now)
 }
 
-// of returns the places of an ID. Few others have the same.
-func (a *denials) of(id string) *[sameHash]atomic.Pointer[denial] {
-	return &a.places[maphash.String(seed, id)%uint64(len(a.places))]
+// slotsOf returns the slots of an ID. Few others have the same.
+func (a *denials) slotsOf(id string) *[sameHash]atomic.Pointer[denial] {
+	return &a.slots[maphash.String(seed, id)%uint64(len(a.slots))]
 }
 
 // get returns the denial of an ID, or nil.
 func (a *denials) get(id string) *denial {
-	places := a.of(id)
-	for i := range places {
-		if d := places[i].Load(); d != nil && d.id == id {
+	slots := a.slotsOf(id)
+	for i := range slots {
+		if d := slots[i].Load(); d != nil && d.id == id {
 			return d
 		}
 	}
@@ -59,9 +59,9 @@ func (a *denials) store(d *denial, remains time.Duration) {
 	if other := a.get(d.id); other != nil && other.Sent.After(d.Sent) {
 		return
 	}
-	places, moves := a.of(d.id), d
-	for i := range places {
-		if moves = places[i].Swap(moves); moves == nil || moves.id == d.id {
+	slots, moves := a.slotsOf(d.id), d
+	for i := range slots {
+		if moves = slots[i].Swap(moves); moves == nil || moves.id == d.id {
 			break
 		}
 	}
@@ -75,9 +75,9 @@ func (a *denials) store(d *denial, remains time.Duration) {
 func (a *denials) drop(d *denial) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	places := a.of(d.id)
-	for i := range places {
-		places[i].CompareAndSwap(d, nil)
+	slots := a.slotsOf(d.id)
+	for i := range slots {
+		slots[i].CompareAndSwap(d, nil)
 	}
 }
 
@@ -86,14 +86,14 @@ func (a *denials) sweep() {
 	now, next := time.Now(), Never
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for i := range a.places {
-		for place := range a.places[i] {
-			if d := a.places[i][place].Load(); d == nil {
+	for i := range a.slots {
+		for place := range a.slots[i] {
+			if d := a.slots[i][place].Load(); d == nil {
 				continue
 			} else if remains := d.remains(now); remains > 0 {
 				next = min(next, remains)
 			} else {
-				a.places[i][place].Store(nil)
+				a.slots[i][place].Store(nil)
 			}
 		}
 	}
@@ -102,23 +102,23 @@ func (a *denials) sweep() {
 	}
 }
 
-// deny answers a request from memory.
-func (l *Limiter) deny(ask Ask) (r Result, denied bool) {
-	if d, since := l.denial(ask.Permits); d != nil {
-		r, denied = d.deny(ask, since)
+// denyFromMemory answers a request from memory.
+func (l *Limiter) denyFromMemory(ask Ask) (r Result, denied bool) {
+	if d, since := l.lookupDenial(ask.Permits); d != nil {
+		r, denied = d.resultOfDenial(ask, since)
 		r.From = FromMemory
 	}
 	return r, denied
 }
 
-// denyUntil answers a waiter from memory. It returns an error if the permits cannot be free before the deadline of a
+// denyWaiter answers a waiter from memory. It returns an error if the permits cannot be free before the deadline of a
 // context.
-func (l *Limiter) denyUntil(until context.Context, ask Ask, result *Result) error {
+func (l *Limiter) denyWaiter(until context.Context, ask Ask, result *Result) error {
 	deadline, limited := until.Deadline()
 	if l.Engine.denials == nil || !limited {
 		return nil
 	}
-	d, since := l.denial(ask.Permits)
+	d, since := l.lookupDenial(ask.Permits)
 	if d == nil {
 		return nil
 	}
@@ -126,15 +126,15 @@ func (l *Limiter) denyUntil(until context.Context, ask Ask, result *Result) erro
 	if after <= time.Until(deadline) {
 		return nil
 	}
-	*result, _ = d.deny(ask, since)
+	*result, _ = d.resultOfDenial(ask, since)
 	result.From = FromMemory
 	return &deadlineError{permits: ask.Permits, name: l.Name, after: after}
 }
 
-// denial returns the denial that covers a request, and how long ago its call was sent; nil if there is none. It must be
-// of as many permits or fewer, younger than its maxAge, from before the time at which permits return, and of the
-// limiter's version.
-func (l *Limiter) denial(permits int64) (d *denial, since time.Duration) {
+// lookupDenial returns the denial that covers a request, and how long ago its call was sent; nil if there is none. It
+// must be of as many permits or fewer, younger than its maxAge, from before the time at which permits return, and of
+// the limiter's version.
+func (l *Limiter) lookupDenial(permits int64) (d *denial, since time.Duration) {
 	g := l.Engine
 	if d = g.denials.get(l.ID); d == nil || permits < d.Denied || d.isAbove(permits) ||
 		d.version != g.changes.versionOf(l.DependsOn) {

@@ -12,9 +12,9 @@ import (
 
 // cached returns how many denials are remembered.
 func (a *denials) cached() (n int) {
-	for i := range a.places {
-		for place := range a.places[i] {
-			if a.places[i][place].Load() != nil {
+	for i := range a.slots {
+		for place := range a.slots[i] {
+			if a.slots[i][place].Load() != nil {
 				n++
 			}
 		}
@@ -24,7 +24,7 @@ func (a *denials) cached() (n int) {
 
 // denies reports whether the denial cache denies a permit.
 func denies(l *Limiter) bool {
-	_, denied := l.deny(Ask{Permits: 1})
+	_, denied := l.denyFromMemory(Ask{Permits: 1})
 	return denied
 }
 
@@ -35,7 +35,7 @@ func deniedNow(g *Engine, permits int64, after time.Duration) *Batch {
 	if now := g.Now(); !now.IsZero() {
 		k.dated = time.UnixMilli(now.UnixMilli())
 	}
-	return &Batch{Outcome: Outcome{knowledge: k}}
+	return &Batch{BatchResult: BatchResult{knowledge: k}}
 }
 
 // At the end of a denial, and for permits that it does not cover, Redis is asked.
@@ -63,20 +63,20 @@ func TestDenial_Request_AnsweredWhereTheDenialCoversIt(t *testing.T) {
 			k.Denied, k.dated = test.fewest, k.Sent.Round(0)
 			g.denials.store(&denial{k, "a", 2 * time.Second, g.denials.maxAge}, time.Hour)
 			time.Sleep(test.since)
-			got, denied := named(g, "a").deny(test.ask)
+			got, denied := named(g, "a").denyFromMemory(test.ask)
 			require.Equal(t, test.want >= 0, denied)
 			if !denied {
 				return
 			}
 			assert.Equal(t, FromMemory, got.From)
-			assert.Equal(t, Answer{Limit: test.limit, RetryAfter: test.want, ResetAfter: 2*time.Second - test.since},
-				got.Answer)
+			assert.Equal(t, Decision{Limit: test.limit, RetryAfter: test.want, ResetAfter: 2*time.Second - test.since},
+				got.Decision)
 			if !test.ask.Each {
 				assert.Nil(t, got.Parts)
 				return
 			}
 			// The other part's permits are free by now.
-			assert.Equal(t, []Answer{got.Answer, {Allowed: true, Limit: 100}}, got.Parts)
+			assert.Equal(t, []Decision{got.Decision, {Allowed: true, Limit: 100}}, got.Parts)
 		})
 	}
 }
@@ -108,7 +108,7 @@ func TestDenial_Clock_DeniesOnlyWhileNoPermitIsFreeByIt(t *testing.T) {
 			l.remember(deniedNow(g, 1, until))
 			time.Sleep(test.passes)
 			offset = test.moves
-			got, denied := l.deny(Ask{Permits: 1})
+			got, denied := l.denyFromMemory(Ask{Permits: 1})
 			assert.Equal(t, test.want > 0, denied)
 			assert.Equal(t, test.want, got.RetryAfter)
 			if !denied {
@@ -128,7 +128,7 @@ func TestDenial_ServerTime_EndsBeforeTheServerCouldGrant(t *testing.T) {
 		time.Sleep(100 * time.Millisecond) // the reply is on its way
 		l.remember(b)
 		time.Sleep(time.Second - 102*time.Millisecond)
-		got, denied := l.deny(Ask{Permits: 1})
+		got, denied := l.denyFromMemory(Ask{Permits: 1})
 		assert.True(t, denied)
 		assert.Equal(t, time.Millisecond, got.RetryAfter)
 		time.Sleep(time.Millisecond)
@@ -142,7 +142,7 @@ func TestDenials_PlacesAreTaken_OldestLeaves(t *testing.T) {
 		g := New(Settings{Denials: time.Hour})
 		var ids []string
 		for i := 0; len(ids) <= sameHash; i++ {
-			if id := strconv.Itoa(i); g.denials.of(id) == g.denials.of("0") {
+			if id := strconv.Itoa(i); g.denials.slotsOf(id) == g.denials.slotsOf("0") {
 				ids = append(ids, id)
 			}
 		}
@@ -192,7 +192,7 @@ func TestDenials_Reply_KeptWhereItDeniesForAWhile(t *testing.T) {
 			}
 			reply.dated = reply.Sent.Round(0)
 			time.Sleep(2 * time.Millisecond)
-			named(g, "a").remember(&Batch{Outcome: Outcome{knowledge: reply}})
+			named(g, "a").remember(&Batch{BatchResult: BatchResult{knowledge: reply}})
 			assert.Nil(t, g.denials.get("a"))
 		})
 	}

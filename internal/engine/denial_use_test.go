@@ -21,7 +21,7 @@ func change(ctx context.Context, g *Engine, subjects ...string) {
 func shareACounter(g *Engine, keys ...string) bool {
 	counters := make(map[*keyChanges]bool)
 	for _, key := range keys {
-		counters[g.changes.of(key)] = true
+		counters[g.changes.changesOf(key)] = true
 	}
 	return len(counters) < len(keys)
 }

@@ -61,7 +61,7 @@ type Engine struct {
 	denials   *denials     // nil without a denial cache
 	changes   *changes     // nil without denials and prefetches
 	observer  *observer    // nil without an Observer
-	seed      maphash.Seed // of the names of its queues: an Engine at the address of an earlier one has others
+	queueSeed maphash.Seed // of the names of its queues: those of another Engine differ, also at the same address
 
 	unclaimed atomic.Bool // calls have no Claim
 	slow      atomic.Bool // the last call took long
@@ -85,7 +85,7 @@ type Settings struct {
 // New returns an Engine. It sends nothing.
 func New(s Settings) *Engine {
 	g := &Engine{redis: s.Redis, now: s.Now, ownClock: s.Now != nil && !s.ServerTime, prefetch: s.Prefetch,
-		observer: newObserver(s.Observer), seed: maphash.MakeSeed()}
+		observer: newObserver(s.Observer), queueSeed: maphash.MakeSeed()}
 	switch {
 	case s.ServerTime:
 		g.now = nil
@@ -133,14 +133,14 @@ func (g *Engine) ServerTime() bool { return g.now == nil }
 //
 // A Limiter is not copied.
 type Limiter struct {
-	Engine     *Engine
-	ID         string
-	Name       string   // in errors
-	Policy     string   // for an Observer
-	DependsOn  []string // the keys whose changes affect it, at least one: see RunChange
-	Protocol   Protocol
-	Prefetches bool          // its script can prefetch permits
-	Tick       time.Duration // the precision of the time in its calls
+	Engine      *Engine
+	ID          string
+	Name        string   // in errors
+	Policy      string   // for an Observer
+	DependsOn   []string // the keys whose changes affect it, at least one: see RunChange
+	Protocol    Protocol
+	CanPrefetch bool          // its script can prefetch permits
+	Tick        time.Duration // the precision of the time in its calls
 }
 
 // Protocol translates between batches and the script of a limiter.
@@ -148,7 +148,7 @@ type Protocol interface {
 	// Prepare sets the Call of a batch. The time is that of Engine.Now.
 	Prepare(b *Batch, now time.Time)
 
-	// Answer reads the reply to a batch. It sets the Answer, Granted and Err of each request, and the other
+	// Answer reads the reply to a batch. It sets the Decision, Granted and Err of each request, and the other
 	// fields of Batch that the reply reports. If the script needs another call, Answer changes the Call, and returns
 	// true. It may set Before as well. Such a reply has granted nothing.
 	Answer(b *Batch, reply rueidis.RedisMessage) (again bool, err error)
@@ -168,5 +168,5 @@ type Protocol interface {
 	AboveLimit(permits, limit int64) error
 }
 
-// prefetches reports whether the limiter's permits may be prefetched.
-func (l *Limiter) prefetches() bool { return l.Prefetches && l.Engine.prefetch > 0 }
+// usesPrefetch reports whether the limiter's permits may be prefetched.
+func (l *Limiter) usesPrefetch() bool { return l.CanPrefetch && l.Engine.prefetch > 0 }

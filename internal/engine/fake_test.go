@@ -35,7 +35,7 @@ type fake struct {
 func open(g *Engine, name string, limit int64, every time.Duration) *fake {
 	l := &fake{limit: limit, every: every}
 	l.Engine, l.ID, l.Name, l.DependsOn, l.Protocol = g, name, name, []string{name}, l
-	l.Prefetches = g.prefetch > 0
+	l.CanPrefetch = g.prefetch > 0
 	return l
 }
 
@@ -304,21 +304,21 @@ func (v *view) wait(permits int64) time.Duration {
 	return v.after
 }
 
-func (v *view) Granted(later int64) Answer {
-	return Answer{Allowed: true, Limit: v.limit, Remaining: v.free + later, ResetAfter: v.after}
+func (v *view) Granted(later int64) Decision {
+	return Decision{Allowed: true, Limit: v.limit, Remaining: v.free + later, ResetAfter: v.after}
 }
 
-func (v *view) GrantedParts(int64) []Answer { return nil }
+func (v *view) GrantedParts(int64) []Decision { return nil }
 
-func (v *view) Denied(permits int64) (Answer, bool) {
-	a := Answer{Limit: v.limit, Remaining: v.free, RetryAfter: v.wait(permits), ResetAfter: v.after}
+func (v *view) Denied(permits int64) (Decision, bool) {
+	a := Decision{Limit: v.limit, Remaining: v.free, RetryAfter: v.wait(permits), ResetAfter: v.after}
 	return a, permits > v.free
 }
 
-func (v *view) Parts(permits int64) []Answer {
+func (v *view) Parts(permits int64) []Decision {
 	a, denied := v.Denied(permits)
 	a.Allowed = !denied
-	return []Answer{a, {Limit: 100, RetryAfter: v.after / 2, ResetAfter: v.after / 4}}
+	return []Decision{a, {Limit: 100, RetryAfter: v.after / 2, ResetAfter: v.after / 4}}
 }
 
 func (v *view) Lag(int64) time.Duration { return v.lag }

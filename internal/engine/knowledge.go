@@ -18,16 +18,16 @@ type Forecast interface {
 
 	// Granted returns the answer to a request that the call granted, which granted later permits to
 	// requests behind it. GrantedParts returns that of each part, for an Ask with Each; nil without parts.
-	Granted(later int64) Answer
-	GrantedParts(later int64) []Answer
+	Granted(later int64) Decision
+	GrantedParts(later int64) []Decision
 
 	// Denied returns the answer to a request for permits that are not free, at the time of the
 	// reply. It returns false if the reply does not determine it.
-	Denied(permits int64) (Answer, bool)
+	Denied(permits int64) (Decision, bool)
 
 	// Parts returns the answer of each part to such a request, for an Ask with Each; nil without
 	// parts.
-	Parts(permits int64) []Answer
+	Parts(permits int64) []Decision
 
 	// Lag returns how much later than RetryAfter the first of waiters for so many permits may ask, at
 	// random: see rratelimiter.WithWaitJitter. It returns 0 if a waiter asks on time.
@@ -54,8 +54,8 @@ type Ask struct {
 	Receipt bool  // Result.Refund and Result.Hold too
 }
 
-// Answer is the decision on a request.
-type Answer struct {
+// Decision is the decision on a request.
+type Decision struct {
 	Allowed    bool
 	Limit      int64
 	Remaining  int64
@@ -65,9 +65,9 @@ type Answer struct {
 
 // Result is the answer to an Ask.
 type Result struct {
-	Answer
-	Granted int64    // permits
-	Parts   []Answer // of each part of the limiter, for an Ask with Each
+	Decision
+	Granted int64      // permits
+	Parts   []Decision // of each part of the limiter, for an Ask with Each
 	From    Source
 
 	// Of the receipt for the granted permits; nil if the Protocol has none.
@@ -106,10 +106,10 @@ func (k *knowledge) isAbove(permits int64) bool {
 	return k.Forecast != nil && permits > k.Forecast.Limit()
 }
 
-// deny returns the result of a request that is denied so long after the Forecast began. It returns false if the
-// Forecast does not determine it.
-func (k *knowledge) deny(ask Ask, age time.Duration) (r Result, known bool) {
-	r.Answer, known = k.Forecast.Denied(ask.Permits)
+// resultOfDenial returns the result of a request that is denied so long after the Forecast began. It returns false if
+// the Forecast does not determine it.
+func (k *knowledge) resultOfDenial(ask Ask, age time.Duration) (r Result, known bool) {
+	r.Decision, known = k.Forecast.Denied(ask.Permits)
 	r.RetryAfter -= age
 	r.ResetAfter = max(0, r.ResetAfter-age)
 	if !ask.Each {
@@ -171,13 +171,13 @@ func (k *knowledge) missedBy(permits, ahead int64, deadline, now time.Time) time
 	return max(after, 1)
 }
 
-// denyBehind returns the result of a waiter that is denied behind others that want ahead permits.
-func (k *knowledge) denyBehind(ask Ask, ahead int64, now time.Time) (r Result) {
+// resultBehind returns the result of a waiter that is denied behind others that want ahead permits.
+func (k *knowledge) resultBehind(ask Ask, ahead int64, now time.Time) (r Result) {
 	if k.Forecast == nil || !ask.Detail {
 		return r
 	}
 	age := now.Sub(k.begins)
-	r, _ = k.deny(ask, age)
+	r, _ = k.resultOfDenial(ask, age)
 	r.RetryAfter = max(soon, r.RetryAfter, k.Forecast.Earliest(ahead, ask.Permits)-age)
 	return r
 }

@@ -98,7 +98,7 @@ type anyTime struct{ *view }
 
 func (anyTime) Earliest(int64, int64) time.Duration { return 0 }
 
-func (f anyTime) Denied(permits int64) (Answer, bool) {
+func (f anyTime) Denied(permits int64) (Decision, bool) {
 	a, _ := f.view.Denied(permits)
 	return a, false
 }

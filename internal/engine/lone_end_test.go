@@ -33,7 +33,7 @@ func TestLoneCall_ExplanationEndsItsGoroutine_NothingIsLeft(t *testing.T) {
 		l.Protocol = explaining{l}
 		f.fail("WRONGTYPE")
 		assert.ErrorIs(t, redistest.Err(l.TryAcquire(t.Context(), 1)), redisx.ErrNoReply)
-		assert.Zero(t, g.registry.active.of(l.ID).Load()&^crowdedBit)
+		assert.Zero(t, g.registry.active.counterOf(l.ID).Load()&^crowdedBit)
 	})
 }
 

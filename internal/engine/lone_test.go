@@ -28,7 +28,7 @@ func withEngine(t *testing.T, s Settings, test func(t *testing.T, f *fixture, g 
 func TestLoneCall_CallerLeaves_PermitReturns(t *testing.T) {
 	for more, failed := range []string{"<nil>", "limiter: context canceled"} {
 		var calls atomic.Int64
-		observer := &Observer{RedisCall: func(_ context.Context, c Call) {
+		observer := &Observer{RedisCall: func(_ context.Context, c RedisCallInfo) {
 			calls.Add(1)
 			assert.Equal(t, failed, fmt.Sprint(c.Err))
 		}}
@@ -80,7 +80,7 @@ func TestLoneCall_ClockPanics_NothingIsLeft(t *testing.T) {
 		l := open(g, "limiter", 5, time.Minute)
 		assert.Panics(t, func() { _, _ = l.TryAcquire(context.Background(), 1) })
 		panics = false
-		assert.Zero(t, g.registry.active.of(l.ID).Load()&^crowdedBit)
+		assert.Zero(t, g.registry.active.counterOf(l.ID).Load()&^crowdedBit)
 		f.RequireGranted(l, 1)
 	})
 }
@@ -95,7 +95,7 @@ func TestReceipt_EachWay_RefundsItsGrant(t *testing.T) {
 				}
 				l := f.open(s, 100, time.Minute)
 				if kind == "shared call" {
-					l.Engine.registry.active.of(l.ID).Or(crowdedBit)
+					l.Engine.registry.active.counterOf(l.ID).Or(crowdedBit)
 				}
 				f.CountGranted(l, 20, 0)
 				synctest.Wait() // for the next prefetch

@@ -9,14 +9,14 @@ import (
 // Observer receives the events of an Engine, as rratelimiter.Observer documents. Its functions may
 // be nil.
 type Observer struct {
-	Decision  func(context.Context, Decision)
-	RedisCall func(context.Context, Call)
+	Decision  func(context.Context, DecisionInfo)
+	RedisCall func(context.Context, RedisCallInfo)
 	Waiting   func(context.Context, Waiting)
 	Places    func(Places)
 }
 
-// Decision is the result of a call for permits.
-type Decision struct {
+// DecisionInfo is the result of a call for permits.
+type DecisionInfo struct {
 	Limiter      *Limiter
 	Permits      int64
 	Granted      bool
@@ -26,8 +26,8 @@ type Decision struct {
 	Err          error
 }
 
-// Call is a call to Redis that asked for permits.
-type Call struct {
+// RedisCallInfo is a call to Redis that asked for permits.
+type RedisCallInfo struct {
 	Limiter             *Limiter
 	Requests            int
 	Permits, Prefetched int64
@@ -80,7 +80,7 @@ func (o *observer) count(id string, more int) int {
 
 // Observation observes a call for permits. The zero Observation reports nothing.
 type Observation struct {
-	Decision
+	DecisionInfo
 	observer *observer
 	began    time.Time
 }
@@ -91,14 +91,14 @@ func (l *Limiter) Observe(permits int64) Observation {
 	if o == nil {
 		return Observation{}
 	}
-	return Observation{Decision{Limiter: l, Permits: permits}, o, time.Now()}
+	return Observation{DecisionInfo{Limiter: l, Permits: permits}, o, time.Now()}
 }
 
 // Report reports the result of the call. The engine does nothing more for the call after that: a
 // hook that panics affects no other caller.
 func (v *Observation) Report(ctx context.Context, granted bool, from Source, err error) {
 	if o := v.observer; o != nil && o.Decision != nil {
-		d := v.Decision
+		d := v.DecisionInfo
 		d.Granted, d.Took, d.From, d.Err = granted && err == nil, time.Since(v.began), from, err
 		o.Decision(ctx, d)
 	}
@@ -141,17 +141,17 @@ func (v *Observation) wait(ctx context.Context, wait func() (waited bool, err er
 }
 
 // finish sets the result of a call.
-func (c *Call) finish(prefetched int64, err error) {
+func (c *RedisCallInfo) finish(prefetched int64, err error) {
 	if c.Took, c.Err = time.Since(c.began), err; err == nil {
 		c.Prefetched = prefetched
 	}
 }
 
 // report reports a call to the observer, for a limiter that it served.
-func (c *Call) report(ctx context.Context, l *Limiter) {
+func (c *RedisCallInfo) report(ctx context.Context, l *Limiter) {
 	c.Limiter = l
 	l.Engine.observer.RedisCall(ctx, *c)
 }
 
 // reportAlone reports a call that served no caller, on a goroutine of its own: the hook may block.
-func (c *Call) reportAlone() { go c.report(context.Background(), c.Limiter) }
+func (c *RedisCallInfo) reportAlone() { go c.report(context.Background(), c.Limiter) }

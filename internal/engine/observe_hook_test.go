@@ -31,8 +31,8 @@ func TestObserver_HookFails_OnlyItsCallerIsAffected(t *testing.T) {
 						}
 					}
 					l := f.open(Settings{Observer: &Observer{
-						Decision:  func(context.Context, Decision) { called("Decision") },
-						RedisCall: func(context.Context, Call) { called("RedisCall") },
+						Decision:  func(context.Context, DecisionInfo) { called("Decision") },
+						RedisCall: func(context.Context, RedisCallInfo) { called("RedisCall") },
 						Waiting: func(_ context.Context, w Waiting) {
 							length.Add(int64(w.Change))
 							called(map[int]string{1: "Waiting", -1: "Waiting ends"}[w.Change])
@@ -79,7 +79,7 @@ func TestObserver_HookWithoutACallerFails_QueueGoesOn(t *testing.T) {
 		runWithServer(t, kind, func(t *testing.T, f *fixture) {
 			var alone atomic.Int64
 			l := f.open(Settings{Observer: &Observer{
-				RedisCall: func(ctx context.Context, _ Call) {
+				RedisCall: func(ctx context.Context, _ RedisCallInfo) {
 					if ctx.Value(callerKey{}) == nil {
 						alone.Add(1)
 						fail()
@@ -114,7 +114,7 @@ func TestObserver_HookWithoutACallerPanics_EndsTheProgram(t *testing.T) {
 	}
 	withServer(t, func(t *testing.T, f *fixture) {
 		l := f.open(Settings{Observer: &Observer{
-			RedisCall: func(ctx context.Context, _ Call) {
+			RedisCall: func(ctx context.Context, _ RedisCallInfo) {
 				if os.Getenv(hook) == "RedisCall" && ctx.Value(callerKey{}) == nil {
 					panic("no hook for RedisCall")
 				}
@@ -202,7 +202,7 @@ func TestObserver_NamesOfOneLimiter_CallHasTheNameOfItsCaller(t *testing.T) {
 		runWithServer(t, way.name, func(t *testing.T, f *fixture) {
 			var mu sync.Mutex
 			reported := make(map[string]any)
-			g := New(Settings{Redis: f.Conn, Observer: &Observer{RedisCall: func(ctx context.Context, c Call) {
+			g := New(Settings{Redis: f.Conn, Observer: &Observer{RedisCall: func(ctx context.Context, c RedisCallInfo) {
 				mu.Lock()
 				defer mu.Unlock()
 				reported[c.Limiter.Name] = ctx.Value(callerKey{})

@@ -19,8 +19,8 @@ type callerKey struct{}
 // events are the calls of an Observer.
 type events struct {
 	mu        sync.Mutex
-	decisions []Decision
-	calls     []Call
+	decisions []DecisionInfo
+	calls     []RedisCallInfo
 	alone     atomic.Int64 // calls that a goroutine without a caller reported
 	waiting   []Waiting
 }
@@ -28,13 +28,13 @@ type events struct {
 // observer returns an Observer that records its calls. It requires the contexts of the callers.
 func (o *events) observer(t testing.TB) *Observer {
 	return &Observer{
-		Decision: func(ctx context.Context, d Decision) {
+		Decision: func(ctx context.Context, d DecisionInfo) {
 			o.mu.Lock()
 			defer o.mu.Unlock()
 			assert.NotNil(t, ctx.Value(callerKey{}), "the context is the caller's")
 			o.decisions = append(o.decisions, d)
 		},
-		RedisCall: func(ctx context.Context, c Call) {
+		RedisCall: func(ctx context.Context, c RedisCallInfo) {
 			o.mu.Lock()
 			defer o.mu.Unlock()
 			if ctx.Value(callerKey{}) == nil {
@@ -53,7 +53,7 @@ func (o *events) observer(t testing.TB) *Observer {
 }
 
 // all returns the calls since it was last called.
-func (o *events) all() (decisions []Decision, calls []Call, waiting []Waiting) {
+func (o *events) all() (decisions []DecisionInfo, calls []RedisCallInfo, waiting []Waiting) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	decisions, calls, waiting = o.decisions, o.calls, o.waiting
@@ -85,14 +85,14 @@ func TestObserver_Decisions_AreEachReportedOnce(t *testing.T) {
 			observed(t, Settings{}, 10, time.Hour,
 				func(ctx context.Context, f *fixture, l *fake, o *events) {
 					// only requires one decision since, and one call to Redis, if its caller has waited for it.
-					only := func(want Decision, failed error) {
+					only := func(want DecisionInfo, failed error) {
 						f.Helper()
 						want.Limiter, want.From = &l.Limiter, FromRedis
 						decisions, calls, waiting := o.all()
-						assert.Equal(f, []Decision{want}, decisions)
+						assert.Equal(f, []DecisionInfo{want}, decisions)
 						if want.Took == trip {
-							call := Call{Limiter: &l.Limiter, Requests: 1, Permits: want.Permits, Took: trip, Err: failed}
-							assert.Equal(f, []Call{call}, calls)
+							call := RedisCallInfo{Limiter: &l.Limiter, Requests: 1, Permits: want.Permits, Took: trip, Err: failed}
+							assert.Equal(f, []RedisCallInfo{call}, calls)
 						} else {
 							assert.Empty(f, calls)
 						}
@@ -105,14 +105,14 @@ func TestObserver_Decisions_AreEachReportedOnce(t *testing.T) {
 						}
 					}
 					require.NoError(f, way.call(ctx, l, 3))
-					only(Decision{Permits: 3, Granted: true, Took: trip}, nil)
+					only(DecisionInfo{Permits: 3, Granted: true, Took: trip}, nil)
 					if way.denied {
 						require.NoError(f, way.call(ctx, l, 8))
-						only(Decision{Permits: 8, Took: trip}, nil)
+						only(DecisionInfo{Permits: 8, Took: trip}, nil)
 					}
 					err := way.call(ctx, l, 11)
 					require.Equal(f, aboveLimit{11, 10}, err)
-					only(Decision{Permits: 11, Took: trip, Err: err}, nil)
+					only(DecisionInfo{Permits: 11, Took: trip, Err: err}, nil)
 
 					// The context ends while the request is at Redis: a goroutine without a caller
 					// reports that call.
@@ -120,16 +120,16 @@ func TestObserver_Decisions_AreEachReportedOnce(t *testing.T) {
 					defer leave()
 					err = way.call(leaves, l, 1)
 					require.ErrorIs(f, err, context.DeadlineExceeded)
-					only(Decision{Permits: 1, Took: trip / 2, Err: err}, nil)
+					only(DecisionInfo{Permits: 1, Took: trip / 2, Err: err}, nil)
 					time.Sleep(time.Second)
 					assert.EqualValues(f, 1, o.alone.Load())
 					_, calls, _ := o.all()
-					assert.Equal(f, []Call{{Limiter: &l.Limiter, Requests: 1, Permits: 1, Took: trip}}, calls)
+					assert.Equal(f, []RedisCallInfo{{Limiter: &l.Limiter, Requests: 1, Permits: 1, Took: trip}}, calls)
 
 					f.change(l, func(s *state) { s.deleted = true })
 					err = way.call(ctx, l, 2)
 					require.ErrorContains(f, err, "NOTSET")
-					only(Decision{Permits: 2, Took: trip, Err: err}, err)
+					only(DecisionInfo{Permits: 2, Took: trip, Err: err}, err)
 				})
 		})
 	}
@@ -180,7 +180,7 @@ func TestObserver_Charge_IsReportedOnce(t *testing.T) {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		_, calls, _ := o.all()
-		assert.Equal(f, []Call{{Limiter: &l.Limiter, Requests: 1, Permits: 5, Took: time.Second}}, calls)
+		assert.Equal(f, []RedisCallInfo{{Limiter: &l.Limiter, Requests: 1, Permits: 5, Took: time.Second}}, calls)
 		assert.EqualValues(f, 1, o.alone.Load())
 	})
 }
@@ -191,8 +191,8 @@ func TestObserver_NoHooks_NothingIsReported(t *testing.T) {
 	withServer(t, func(t *testing.T, f *fixture) {
 		var seen atomic.Int64
 		for _, o := range []*Observer{
-			{Decision: func(context.Context, Decision) { seen.Add(1) }},
-			{RedisCall: func(context.Context, Call) { seen.Add(1) }},
+			{Decision: func(context.Context, DecisionInfo) { seen.Add(1) }},
+			{RedisCall: func(context.Context, RedisCallInfo) { seen.Add(1) }},
 			{Waiting: func(context.Context, Waiting) { seen.Add(1) }},
 		} {
 			l := open(New(Settings{Redis: f.Conn, Observer: o}), "limiter", 100, time.Hour)

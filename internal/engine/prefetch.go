@@ -20,7 +20,7 @@ const (
 // Its entry guards it.
 type prefetchSet struct {
 	limiter        *Limiter
-	prefetches     []activePrefetch // the oldest first
+	active         []activePrefetch // the oldest first
 	newest         activePrefetch   // that arrived, also once it is used up: decisions report its numbers
 	free           int64            // permits that are free in Redis, less those granted since: the least of replies
 	replies        []freeReply      // of which Redis may have computed any one last, in the order of arrival
@@ -71,14 +71,14 @@ func (l *Limiter) expire(e *entry, h *prefetchSet) {
 		return
 	}
 	now := time.Now()
-	h.prefetches = slices.DeleteFunc(h.prefetches, func(s activePrefetch) bool {
+	h.active = slices.DeleteFunc(h.active, func(s activePrefetch) bool {
 		over := s.unused == 0 || s.expired(now)
 		if over {
 			h.returnUnused(&s, nil)
 		}
 		return over
 	})
-	if len(h.prefetches) > 0 || h.fetch != nil || h.demand(now) > 0 {
+	if len(h.active) > 0 || h.fetch != nil || h.demand(now) > 0 {
 		h.timer.Reset(h.next(now))
 	} else {
 		e.prefetches = nil
@@ -90,15 +90,15 @@ func (l *Limiter) expire(e *entry, h *prefetchSet) {
 // whether it is time to fetch the next prefetch. The entry is locked.
 func (h *prefetchSet) take(ask Ask, result *Result) (ok, fetch bool) {
 	now := time.Now()
-	for i := range h.prefetches {
-		s := &h.prefetches[i]
+	for i := range h.active {
+		s := &h.active[i]
 		remains := s.remains(now)
 		if s.unused < ask.Most() || remains <= 0 || ask.Each && h.newest.Parts == nil {
 			continue
 		}
 		h.grant(s, ask, result, now)
 		h.countDemand(now, ask.Most())
-		return true, i == len(h.prefetches)-1 && h.runsOut(s, now, remains)
+		return true, i == len(h.active)-1 && h.runsOut(s, now, remains)
 	}
 	return false, false
 }
@@ -106,7 +106,7 @@ func (h *prefetchSet) take(ask Ask, result *Result) (ok, fetch bool) {
 // grant grants a request from a prefetch and sets the result.
 func (h *prefetchSet) grant(s *activePrefetch, ask Ask, result *Result, now time.Time) {
 	s.unused -= ask.Most()
-	result.Answer = Answer{Allowed: true}
+	result.Decision = Decision{Allowed: true}
 	result.Granted, result.From, result.Refund = ask.Most(), FromPrefetch, s.Refund
 	if ask.Detail {
 		result.Limit = h.newest.Limit
@@ -121,8 +121,8 @@ func (h *prefetchSet) grant(s *activePrefetch, ask Ask, result *Result, now time
 // serve serves waiters, in order, and returns those to wake. The entry is locked.
 func (h *prefetchSet) serve(q *queue) (done []*waiter) {
 	now := time.Now()
-	for i := range h.prefetches {
-		s := &h.prefetches[i]
+	for i := range h.active {
+		s := &h.active[i]
 		for w := q.waiters.first; w != nil && w.Permits <= s.unused && !s.expired(now) &&
 			len(done) < MaxRequests; w = q.waiters.first {
 			h.grant(s, w.Ask, &w.Result, now)
@@ -151,8 +151,8 @@ func (h *prefetchSet) addTo(result *Result, ask Ask) {
 		h.grantUpTo(result, ask.Most())
 	}
 	left, now := int64(0), time.Now()
-	for i := range h.prefetches {
-		if s := &h.prefetches[i]; !s.expired(now) && s.number <= result.deducted {
+	for i := range h.active {
+		if s := &h.active[i]; !s.expired(now) && s.number <= result.deducted {
 			left += s.unused
 		}
 	}
@@ -166,8 +166,8 @@ func (h *prefetchSet) addTo(result *Result, ask Ask) {
 // grantUpTo grants permits of all prefetches, up to a total of most.
 func (h *prefetchSet) grantUpTo(result *Result, most int64) {
 	now, before := time.Now(), result.Granted
-	for i := range h.prefetches {
-		s := &h.prefetches[i]
+	for i := range h.active {
+		s := &h.active[i]
 		if n := min(s.unused, most-result.Granted); n > 0 && !s.expired(now) {
 			s.unused -= n
 			result.Granted += n
@@ -179,7 +179,7 @@ func (h *prefetchSet) grantUpTo(result *Result, most int64) {
 }
 
 // parts returns the answer of each part, by the newest prefetch, for a request that was served.
-func (h *prefetchSet) parts(now time.Time) []Answer {
+func (h *prefetchSet) parts(now time.Time) []Decision {
 	parts, left := slices.Clone(h.newest.Parts), h.unused(now)
 	for i := range parts {
 		parts[i].Remaining = min(max(0, parts[i].Remaining-h.taken)+left, max(parts[i].Remaining, parts[i].Limit))
@@ -190,9 +190,9 @@ func (h *prefetchSet) parts(now time.Time) []Answer {
 
 // unused returns the permits that all prefetches have left.
 func (h *prefetchSet) unused(now time.Time) (left int64) {
-	for i := range h.prefetches {
-		if !h.prefetches[i].expired(now) {
-			left += h.prefetches[i].unused
+	for i := range h.active {
+		if !h.active[i].expired(now) {
+			left += h.active[i].unused
 		}
 	}
 	return left
@@ -238,8 +238,8 @@ func (h *prefetchSet) plan(b *Batch) {
 	if h.fetch != nil || h.limiter.Engine.changes.areInFlight(h.limiter.DependsOn) {
 		return
 	}
-	if h.prefetches = slices.DeleteFunc(h.prefetches,
-		func(s activePrefetch) bool { return s.unused == 0 }); len(h.prefetches) >= maxPrefetches {
+	if h.active = slices.DeleteFunc(h.active,
+		func(s activePrefetch) bool { return s.unused == 0 }); len(h.active) >= maxPrefetches {
 		return
 	}
 	permits := h.demand(time.Now())
@@ -267,8 +267,8 @@ func (h *prefetchSet) store(b *Batch) {
 		}
 	}
 	deducted := uint64(0)
-	for i := range h.prefetches {
-		s := &h.prefetches[i]
+	for i := range h.active {
+		s := &h.active[i]
 		if own := b.Prefetch.Span > 0 && s.sent.Equal(b.Sent); own || !s.came.After(b.Sent) {
 			deducted = s.number
 		}
@@ -322,7 +322,7 @@ func (h *prefetchSet) add(b *Batch, fetch *transfer) (refunded bool) {
 		h.returnUnused(&s, fetch)
 		return true
 	}
-	h.prefetches, h.newest, h.taken = append(h.prefetches, s), s, h.beside
+	h.active, h.newest, h.taken = append(h.active, s), s, h.beside
 	h.timer.Reset(h.next(now))
 	return false
 }
@@ -330,8 +330,8 @@ func (h *prefetchSet) add(b *Batch, fetch *transfer) (refunded bool) {
 // next returns the time until a prefetch expires.
 func (h *prefetchSet) next(now time.Time) time.Duration {
 	next := h.span()
-	for i := range h.prefetches {
-		next = min(next, h.prefetches[i].remains(now))
+	for i := range h.active {
+		next = min(next, h.active[i].remains(now))
 	}
 	return max(next, 0)
 }
@@ -354,8 +354,9 @@ func await(ctx context.Context, all []*transfer) {
 	}
 }
 
-// returnUnused returns the unused permits of a prefetch to Redis, on a goroutine of its own. If that fails, they expire. It
-// ends the transfer that has fetched the prefetch, or a new one if that is nil. It returns nil if no permit is unused.
+// returnUnused returns the unused permits of a prefetch to Redis, on a goroutine of its own. If that fails, they expire.
+// It ends the transfer that has fetched the prefetch, or a new one if that is nil. It returns nil if no permit is
+// unused.
 func (h *prefetchSet) returnUnused(s *activePrefetch, t *transfer) *transfer {
 	permits, refund := s.unused, s.Refund
 	if s.unused = 0; permits == 0 {
@@ -385,12 +386,12 @@ func (h *prefetchSet) revokeFor(permits int64) []*transfer {
 // revoke refunds all prefetches. The entry is locked.
 func (h *prefetchSet) revoke() (all []*transfer) {
 	h.revokes++
-	for i := range h.prefetches {
-		if t := h.returnUnused(&h.prefetches[i], nil); t != nil {
+	for i := range h.active {
+		if t := h.returnUnused(&h.active[i], nil); t != nil {
 			all = append(all, t)
 		}
 	}
-	clear(h.prefetches)
-	h.prefetches = h.prefetches[:0]
+	clear(h.active)
+	h.active = h.active[:0]
 	return all
 }

@@ -14,16 +14,16 @@ import (
 // prefetched returns a limiter without a Redis, and its entry with prefetches.
 func prefetched(prefetches ...activePrefetch) (*Limiter, *entry) {
 	l := named(New(Settings{Prefetch: time.Hour}), "name")
-	l.Prefetches = true
+	l.CanPrefetch = true
 	e := l.Engine.registry.lockEntry(l.ID)
 	defer e.mu.Unlock()
 	l.countDemand(e, 0)
-	e.prefetches.prefetches = prefetches
+	e.prefetches.active = prefetches
 	return l, e
 }
 
 // sentNow is the outcome of a call that is sent now.
-func sentNow() Outcome { return Outcome{knowledge: knowledge{Sent: time.Now()}} }
+func sentNow() BatchResult { return BatchResult{knowledge: knowledge{Sent: time.Now()}} }
 
 // TestPrefetch_TimerIsLate_IsNotUsed: a process that was stopped runs its callers first. The clock
 // stands still, and the prefetch ends at this moment or one nanosecond later.
@@ -38,7 +38,7 @@ func TestPrefetch_TimerIsLate_IsNotUsed(t *testing.T) {
 			q.waiters.push(&waiter{Request: Request{Ask: Ask{Permits: 1}}})
 			assert.Equal(t, left > 0, h.serve(q) != nil)
 			if left > 0 {
-				assert.Zero(t, h.prefetches[0].unused)
+				assert.Zero(t, h.active[0].unused)
 			}
 		}
 	})
@@ -48,7 +48,7 @@ func TestPrefetch_TimerIsLate_IsNotUsed(t *testing.T) {
 func TestPrefetch_SeveralPrefetches_NumbersAreOfTheNewest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now()
-		parts := []Answer{{Allowed: true, Limit: 1000, Remaining: 850, ResetAfter: time.Minute},
+		parts := []Decision{{Allowed: true, Limit: 1000, Remaining: 850, ResetAfter: time.Minute},
 			{Allowed: true, Limit: 900, Remaining: 7, ResetAfter: time.Minute}}
 		l, e := prefetched(
 			activePrefetch{Prefetch{Lasts: time.Hour, Limit: 1000, Free: 900, Reset: time.Minute}, 20,
@@ -57,14 +57,14 @@ func TestPrefetch_SeveralPrefetches_NumbersAreOfTheNewest(t *testing.T) {
 				now.Add(-time.Second)},
 		)
 		h := e.prefetches
-		h.newest, h.free, h.taken, h.fetch = h.prefetches[1], 848, 2, new(transfer)
+		h.newest, h.free, h.taken, h.fetch = h.active[1], 848, 2, new(transfer)
 		var answer Result
 		require.True(t, l.fromPrefetch(Ask{Permits: 3, Detail: true}, &answer))
-		assert.Equal(t, Answer{Allowed: true, Limit: 1000, Remaining: 848 + 17 + 50, ResetAfter: 59 * time.Second},
-			answer.Answer)
+		assert.Equal(t, Decision{Allowed: true, Limit: 1000, Remaining: 848 + 17 + 50, ResetAfter: 59 * time.Second},
+			answer.Decision)
 		for left := int64(14 + 50); left >= 11+50; left -= 3 {
 			require.True(t, l.fromPrefetch(Ask{Permits: 3, Detail: true, Each: true}, &answer))
-			assert.Equal(t, []Answer{{Allowed: true, Limit: 1000, Remaining: 848 + left, ResetAfter: 59 * time.Second},
+			assert.Equal(t, []Decision{{Allowed: true, Limit: 1000, Remaining: 848 + left, ResetAfter: 59 * time.Second},
 				{Allowed: true, Limit: 900, Remaining: 5 + left, ResetAfter: 59 * time.Second}}, answer.Parts)
 		}
 	})
@@ -82,8 +82,8 @@ func TestPrefetch_OnePartRefills_OtherHasNoMore(t *testing.T) {
 			h.store(b)
 		}
 		store(&Batch{Prefetch: Prefetch{Span: time.Hour, Lasts: time.Hour, Granted: 4,
-			Parts: []Answer{{Limit: 10}, {Limit: 1000, Remaining: 500}}}}, 0)
-		store(&Batch{Outcome: Outcome{Granted: 5}}, 5)
+			Parts: []Decision{{Limit: 10}, {Limit: 1000, Remaining: 500}}}}, 0)
+		store(&Batch{BatchResult: BatchResult{Granted: 5}}, 5)
 		assert.EqualValues(t, 500-5+4, h.parts(time.Now())[1].Remaining)
 	})
 }
@@ -149,7 +149,7 @@ func TestPrefetch_CannotBeUsed_IsReturned(t *testing.T) {
 			l, e := prefetched()
 			h := e.prefetches
 			h.demanded = 130
-			b := &Batch{Outcome: sentNow(), Requests: []*Request{{Ask: Ask{Permits: 30}}}}
+			b := &Batch{BatchResult: sentNow(), Requests: []*Request{{Ask: Ask{Permits: 30}}}}
 			h.plan(b)
 			require.Equal(t, int64(100), b.Prefetch.Permits)
 			fetch := h.fetch
@@ -174,7 +174,7 @@ func TestPrefetch_CannotBeUsed_IsReturned(t *testing.T) {
 			assert.Equal(t, test.want, fetch.err)
 			assert.Nil(t, h.fetch, "the next call may fetch a prefetch")
 			assert.Zero(t, len(l.Engine.transfers.all()))
-			assert.Empty(t, h.prefetches)
+			assert.Empty(t, h.active)
 		})
 	}
 }
@@ -190,7 +190,7 @@ func TestPrefetch_ArrivesWhileCallersWait_ServesThemFirst(t *testing.T) {
 	q.waiters.push(waiting)
 	q.wanted = 1
 	e.queue, e.calls = q, 1
-	b := &Batch{Outcome: sentNow(), Prefetch: Prefetch{Span: time.Hour, Granted: 2, Lasts: time.Hour}}
+	b := &Batch{BatchResult: sentNow(), Prefetch: Prefetch{Span: time.Hour, Granted: 2, Lasts: time.Hour}}
 	l.Engine.hooked = true
 	e.mu.Lock()
 	h.store(b)
@@ -216,16 +216,16 @@ func TestPrefetch_ArrivesWhileCallersWait_ServesThemFirst(t *testing.T) {
 func TestChange_PrefetchInTransit_WaitsForIt(t *testing.T) {
 	for name, depart := range map[string]func(l *Limiter, e *entry, s activePrefetch){
 		"another change": func(l *Limiter, e *entry, s activePrefetch) {
-			e.prefetches.prefetches = append(e.prefetches.prefetches, s)
+			e.prefetches.active = append(e.prefetches.active, s)
 			go change(context.Background(), l.Engine, l.ID)
 		},
 		"it has expired": func(l *Limiter, e *entry, s activePrefetch) {
 			s.sent = time.Now().Add(-s.Lasts)
-			e.prefetches.prefetches = append(e.prefetches.prefetches, s)
+			e.prefetches.active = append(e.prefetches.active, s)
 			go l.expire(e, e.prefetches)
 		},
 		"it arrives": func(_ *Limiter, e *entry, s activePrefetch) {
-			b, h := &Batch{Outcome: sentNow()}, e.prefetches
+			b, h := &Batch{BatchResult: sentNow()}, e.prefetches
 			h.demanded = 100
 			h.plan(b)
 			require.NotNil(t, h.fetch)
@@ -294,7 +294,7 @@ func TestChange_PrefetchArrivesMeanwhile_IsReturned(t *testing.T) {
 			returned = permits
 			return nil
 		}
-		e.prefetches.prefetches = []activePrefetch{{Prefetch{Lasts: time.Hour, Refund: refund}, 5, time.Now()}}
+		e.prefetches.active = []activePrefetch{{Prefetch{Lasts: time.Hour, Refund: refund}, 5, time.Now()}}
 		return nil, nil
 	})
 	require.NoError(t, err)
@@ -317,7 +317,7 @@ func TestPrefetch_RepliesOutOfOrder_CountOnce(t *testing.T) {
 		prefetch.Prefetch = Prefetch{Span: time.Hour, Lasts: time.Hour, Granted: 400, Limit: 1000, Free: 500}
 		older.Forecast, prefetch.Forecast = &view{free: 900}, &view{free: 500}
 		older.Requests = []*Request{new(Request)}
-		older.Requests[0].Answer = Answer{Limit: 1000, Remaining: 900}
+		older.Requests[0].Decision = Decision{Limit: 1000, Remaining: 900}
 		h.store(prefetch)
 		h.store(older)
 		result := older.Requests[0].Result
@@ -339,7 +339,8 @@ func TestPrefetch_RepliesPassEachOther_FreeIsNotRaised(t *testing.T) {
 		defer h.timer.Stop()
 		call := func(free int64) *Batch {
 			time.Sleep(time.Millisecond)
-			return &Batch{Outcome: Outcome{Granted: 1, knowledge: knowledge{Sent: time.Now(), Forecast: &view{free: free}}}}
+			known := knowledge{Sent: time.Now(), Forecast: &view{free: free}}
+			return &Batch{BatchResult: BatchResult{Granted: 1, knowledge: known}}
 		}
 		first, second, prefetch, last := call(900), call(899), call(500), call(499)
 		prefetch.Prefetch = Prefetch{Span: time.Hour, Lasts: time.Hour, Granted: 398, Free: 500}
@@ -371,7 +372,7 @@ func TestPrefetch_SentInOneMoment_IsOfOneCall(t *testing.T) {
 		h := e.prefetches
 		defer h.timer.Stop()
 		h.fetch = h.transfers().begin(h.limiter.DependsOn)
-		call := func() *Batch { return &Batch{Outcome: sentNow(), Requests: []*Request{new(Request)}} }
+		call := func() *Batch { return &Batch{BatchResult: sentNow(), Requests: []*Request{new(Request)}} }
 		other, prefetch := call(), call()
 		prefetch.Prefetch = Prefetch{Span: time.Hour, Lasts: time.Hour, Granted: 40, Free: 50}
 		time.Sleep(time.Millisecond)

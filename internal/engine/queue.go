@@ -39,7 +39,7 @@ type queue struct {
 	knowledge               // none if the call failed
 	checked   time.Time     // when all waiters were checked again
 	lag       time.Duration // of the Forecast
-	turn      bool          // see Outcome.Turn
+	turn      bool          // see BatchResult.Turn
 	due       time.Time     // when the first waiter could be served, by the Forecast
 	repliedAt time.Time     // when the reply arrived, or the queue began
 

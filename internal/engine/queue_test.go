@@ -160,18 +160,18 @@ func TestErrDeadline_Text_NamesNoTimeThatIsOver(t *testing.T) {
 // free in time. Ten permits return ten seconds after their grant.
 func TestWait_Detail_ResultHasTheNumbers(t *testing.T) {
 	const limit, every = 10, 10 * time.Second
-	granted := func(left int64, reset time.Duration) Answer {
-		return Answer{Allowed: true, Limit: limit, Remaining: left, ResetAfter: reset}
+	granted := func(left int64, reset time.Duration) Decision {
+		return Decision{Allowed: true, Limit: limit, Remaining: left, ResetAfter: reset}
 	}
-	denied := func(retry, reset time.Duration) Answer {
-		return Answer{Limit: limit, RetryAfter: retry, ResetAfter: reset}
+	denied := func(retry, reset time.Duration) Decision {
+		return Decision{Limit: limit, RetryAfter: retry, ResetAfter: reset}
 	}
 	for name, test := range map[string]struct {
 		timeout time.Duration
 		waits   int // permits of a waiter before it
 		latency time.Duration
 		denials time.Duration // of the denial cache
-		want    Answer
+		want    Decision
 		after   time.Duration
 	}{
 		"granted":                   {timeout: time.Minute, want: granted(7, every), after: 8 * time.Second},
@@ -198,7 +198,7 @@ func TestWait_Detail_ResultHasTheNumbers(t *testing.T) {
 			var result Result
 			_, err = l.Wait(t.Context(), Ask{Permits: 3, Detail: true}, begin.Add(test.timeout), &result)
 			require.NoError(t, err)
-			assert.Equal(t, test.want, result.Answer)
+			assert.Equal(t, test.want, result.Decision)
 			assert.Equal(t, test.after, time.Since(begin))
 			time.Sleep(3 * every)
 		})

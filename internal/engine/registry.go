@@ -38,7 +38,7 @@ func (n *registry) lockEntry(id string) *entry {
 		if e := n.lockExisting(id); e != nil {
 			return e
 		}
-		e := &entry{id: id, activity: n.active.of(id)}
+		e := &entry{id: id, activity: n.active.counterOf(id)}
 		e.mu.Lock()
 		if _, found := n.entries.LoadOrStore(id, e); !found {
 			e.activity.Add(1)
@@ -127,8 +127,8 @@ func (x *index) remove(e *entry) {
 	e.keys = nil
 }
 
-// of returns the entries of the limiters that depend on a key.
-func (x *index) of(key string) []*entry {
+// entriesOf returns the entries of the limiters that depend on a key.
+func (x *index) entriesOf(key string) []*entry {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return slices.Clone(x.get(key))
@@ -184,7 +184,7 @@ type keyChanges struct {
 	inFlight atomic.Int32
 }
 
-func (c *changes) of(key string) *keyChanges {
+func (c *changes) changesOf(key string) *keyChanges {
 	return &c[maphash.String(seed, key)%uint64(len(c))]
 }
 
@@ -192,7 +192,7 @@ func (c *changes) of(key string) *keyChanges {
 func (c *changes) versionOf(keys []string) (version uint64) {
 	if c != nil {
 		for _, key := range keys {
-			version += uint64(c.of(key).ended.Load())
+			version += uint64(c.changesOf(key).ended.Load())
 		}
 	}
 	return version
@@ -202,7 +202,7 @@ func (c *changes) versionOf(keys []string) (version uint64) {
 func (c *changes) raise(keys []string) {
 	if c != nil {
 		for _, key := range keys {
-			c.of(key).ended.Add(1)
+			c.changesOf(key).ended.Add(1)
 		}
 	}
 }
@@ -210,11 +210,11 @@ func (c *changes) raise(keys []string) {
 // addInFlight adds to the number of changes of these keys that are in flight.
 func (c *changes) addInFlight(keys []string, more int32) {
 	for _, key := range keys {
-		c.of(key).inFlight.Add(more)
+		c.changesOf(key).inFlight.Add(more)
 	}
 }
 
 // areInFlight reports whether a change of one of these keys is in flight.
 func (c *changes) areInFlight(keys []string) bool {
-	return slices.ContainsFunc(keys, func(key string) bool { return c.of(key).inFlight.Load() > 0 })
+	return slices.ContainsFunc(keys, func(key string) bool { return c.changesOf(key).inFlight.Load() > 0 })
 }

@@ -50,13 +50,13 @@ func (l *Limiter) tryUnobserved(ctx context.Context, ask Ask, result *Result) er
 			return nil
 		}
 		if l.Engine.denials != nil {
-			if cached, denied := l.deny(ask); denied {
+			if cached, denied := l.denyFromMemory(ask); denied {
 				*result = cached
 				return nil
 			}
 		}
 		var err error
-		if l.prefetches() {
+		if l.usesPrefetch() {
 			err = l.callShared(ctx, ask, result) // a shared call can bring a prefetch
 		} else {
 			_, err = l.callRedis(ctx, ask, result)
@@ -78,7 +78,7 @@ func (l *Limiter) tryUnobserved(ctx context.Context, ask Ask, result *Result) er
 // fromPrefetch answers a request from the prefetches of this process, if it can, and fetches the next
 // prefetch in time. While the limiter has waiters, it serves no other caller: waiters come first.
 func (l *Limiter) fromPrefetch(ask Ask, result *Result) (ok bool) {
-	if !l.prefetches() {
+	if !l.usesPrefetch() {
 		return false
 	}
 	e := l.Engine.registry.lockExisting(l.ID)
@@ -105,7 +105,7 @@ func (l *Limiter) fromPrefetch(ask Ask, result *Result) (ok bool) {
 // the prefetches. The request is to be repeated after that.
 func (l *Limiter) addPrefetched(ask Ask, result *Result, mayRevoke bool) []*transfer {
 	counts := ask.UpTo > 0 || ask.Detail
-	if !l.prefetches() || result.Allowed && !counts {
+	if !l.usesPrefetch() || result.Allowed && !counts {
 		return nil
 	}
 	e := l.Engine.registry.lockExisting(l.ID)
@@ -126,7 +126,7 @@ func (l *Limiter) addPrefetched(ask Ask, result *Result, mayRevoke bool) []*tran
 // entry and a shared batch would cost a lone caller more than the rest of its call. unused is that of Try.
 func (l *Limiter) callRedis(ctx context.Context, ask Ask, result *Result) (unused bool, err error) {
 	g := l.Engine
-	activity := g.registry.active.of(l.ID)
+	activity := g.registry.active.counterOf(l.ID)
 	if !activity.CompareAndSwap(0, 1) {
 		return false, l.callShared(ctx, ask, result)
 	}
@@ -162,7 +162,7 @@ func (l *Limiter) runLone(ctx context.Context, b *Batch, activity *atomic.Int32)
 	}
 	l.run(ctx, nil, b, func() {
 		activity.Add(-1)
-		if b.call != nil {
+		if b.info != nil {
 			b.takeCall().reportAlone() // if no caller does
 		}
 		if b.Requests[0].state.Load() == answered { // else its caller has left
@@ -179,7 +179,7 @@ func (l *Limiter) callShared(ctx context.Context, ask Ask, result *Result) error
 	r.Ask = ask
 	r.state.Store(queued)
 	e := g.registry.lockEntry(l.ID)
-	if g.hooked && l.prefetches() {
+	if g.hooked && l.usesPrefetch() {
 		l.countDemand(e, r.Permits)
 		// A denial then reports the free permits, which together with the prefetched ones may be enough.
 		r.Detail = r.Detail || e.prefetches.unused(time.Now()) > 0
@@ -342,7 +342,7 @@ func (l *Limiter) endShared(e *entry, b *Batch) (again bool) {
 		go l.sendBatches(context.Background(), e, false)
 	}
 	l.Engine.registry.unlockEntry(e)
-	if b.call != nil {
+	if b.info != nil {
 		b.takeCall().reportAlone() // if no caller does
 	}
 	b.wakeShared()
@@ -356,7 +356,7 @@ func (b *Batch) wakeShared() {
 	clear(b.Lost)
 	done := b.done
 	b.Requests, b.Prefetch, b.done, b.permits = b.Requests[:0], Prefetch{}, nil, 0
-	b.Outcome = Outcome{Lost: b.Lost[:0]}
+	b.BatchResult = BatchResult{Lost: b.Lost[:0]}
 	if done != nil {
 		close(done)
 	}

@@ -42,7 +42,7 @@ func (l *Limiter) waitHooked(ctx, until context.Context, ask Ask, result *Result
 	observation, reported := l.Observe(ask.Permits), false
 	defer result.returnUnless(&reported)
 	if !l.fromPrefetch(ask, result) {
-		if err = l.denyUntil(until, ask, result); err == nil {
+		if err = l.denyWaiter(until, ask, result); err == nil {
 			err = observation.wait(ctx, func() (bool, error) { return l.wait(ctx, until, ask, result) })
 		}
 	}
@@ -65,8 +65,8 @@ func withoutTimeout(ctx, until context.Context, err error) error {
 	return err
 }
 
-// wait waits in the queue until a context ends, which is ctx or ends before it. It reports whether that was for permits,
-// or for Redis alone. The error is *deadlineError if the deadline of the context cannot be met.
+// wait waits in the queue until a context ends, which is ctx or ends before it. It reports whether that was for
+// permits, or for Redis alone. The error is *deadlineError if the deadline of the context cannot be met.
 func (l *Limiter) wait(ctx, until context.Context, ask Ask, result *Result) (forPermits bool, err error) {
 	w := &waiter{Request: Request{Ask: ask}, done: make(chan struct{}, 1), since: time.Now()}
 	w.deadline, _ = until.Deadline()
@@ -95,12 +95,12 @@ func (l *Limiter) enqueue(w *waiter) *entry {
 	g := l.Engine
 	e := g.registry.lockEntry(l.ID)
 	defer e.mu.Unlock()
-	if g.hooked && l.prefetches() {
+	if g.hooked && l.usesPrefetch() {
 		l.countDemand(e, w.Permits)
 	}
 	if e.queue == nil {
 		q := &queue{woken: make(chan struct{}, 1), repliedAt: time.Now(),
-			id: strconv.FormatUint(maphash.String(g.seed, l.ID), 36)}
+			id: strconv.FormatUint(maphash.String(g.queueSeed, l.ID), 36)}
 		q.batch.Ordered = true
 		e.queue = q
 		g.registry.index.add(e, l.DependsOn)
@@ -122,7 +122,7 @@ func withdraw(e *entry, w *waiter, result *Result) (left, denied bool) {
 	w.state.Store(abandoned)
 	q, now := e.queue, time.Now()
 	if denied = w.arrival <= q.repliedFor || q.polls(q.waiters.first.Permits, now); denied {
-		*result = q.denyBehind(w.Ask, 0, now)
+		*result = q.resultBehind(w.Ask, 0, now)
 	}
 	q.remove(w)
 	return true, denied
@@ -193,9 +193,9 @@ func (l *Limiter) endQueued(e *entry, q *queue) {
 	}
 	e.mu.Unlock()
 	switch {
-	case b.call == nil:
+	case b.info == nil:
 	case len(done) > 0:
-		done[0].call = b.takeCall()
+		done[0].info = b.takeCall()
 	default:
 		b.takeCall().reportAlone()
 	}
@@ -245,7 +245,7 @@ func (l *Limiter) unservable(q *queue, w *waiter, ahead int64, now time.Time) er
 		return l.Protocol.AboveLimit(w.Permits, q.Forecast.Limit())
 	}
 	if after := q.missedBy(w.Permits, ahead, w.deadline, now); after > 0 {
-		w.Result = q.denyBehind(w.Ask, ahead, now)
+		w.Result = q.resultBehind(w.Ask, ahead, now)
 		return &deadlineError{permits: w.Permits, name: l.Name, after: after}
 	}
 	return nil

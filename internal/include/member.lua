@@ -5,7 +5,7 @@
 --   4 bytes   n, the permits, little-endian
 -- permitsOf returns n, also of a member of another format, and nil if that is too short. grantOf returns
 -- what two members of one grant share, prefetchOf the ID of a prefetch or nil. resized returns the member
--- with other permits. member.go is the same in Go.
+-- with other permits. Package rratelimiter has the same in protocol.go.
 -- Sets: grantOf prefetchOf permitsOf resized.
 local function permitsOf(member)
   local a, b, c, d = string.byte(member, -4, -1)

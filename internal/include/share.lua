@@ -2,7 +2,7 @@
 --
 -- Open is what is free for waiters. Lead is the permits of 250 ms at the slowest rate of the policies. Calls of Clients
 -- do not come in turn, so one may be ahead of another by as much. Permit is the milliseconds of one at the fastest rate,
--- at most 250. The slowest may be a quota of a day that is not used up. Limit/plan.go computes both. If the rate is in
+-- at most 250. The slowest may be a quota of a day that is not used up. Both come from limit/plan.go. If the rate is in
 -- Redis, the script does.
 --   1. A Client may take until it is ahead of the rival by its part of lead and of open: these divided by the
 --      number of Clients.

@@ -47,7 +47,7 @@ func HandleOf(limiter Seal) (Handle, bool) {
 }
 
 // PermitsOf returns the permits of a member of a permits set, -1 if it is too short. It reports whether
-// the member has the format of a grant, as member.go of package rratelimiter describes it. The last four
+// the member has the format of a grant, as internal/include/member.lua describes it. The last four
 // bytes of any member count.
 func PermitsOf(member string) (permits int64, known bool) {
 	head := len(member) - 4
@@ -115,7 +115,7 @@ const Forever time.Duration = -1
 // Fallback calls a *fallback.Limiter for a limit.Taken.
 type Fallback interface {
 	// Take takes permits, and waits for them at most so long, or Forever. The receipt settles them.
-	Take(ctx context.Context, permits int64, wait time.Duration) (engine.Answer, receipt.Receipt, error)
+	Take(ctx context.Context, permits int64, wait time.Duration) (engine.Decision, receipt.Receipt, error)
 
 	// Wrapped returns the limiter that Redis decides by, a limit.Joinable.
 	Wrapped() any

@@ -140,7 +140,7 @@ func (l *operation) Try(ctx context.Context, ask engine.Ask, result *engine.Resu
 	}
 	result.Allowed = err == nil && !slices.ContainsFunc(each, isDenied)
 	for _, one := range each {
-		result.Parts = append(result.Parts, engine.Answer(one))
+		result.Parts = append(result.Parts, engine.Decision(one))
 	}
 	return err
 }

@@ -247,7 +247,7 @@ func (q Ask) call(ctx context.Context, wait time.Duration) (a Answer, err error)
 			a.Result = limit.Canceled
 		}
 	}
-	a.Decision, a.fromMemory = rratelimiter.Decision(r.Answer), r.From != engine.FromRedis
+	a.Decision, a.fromMemory = rratelimiter.Decision(r.Decision), r.From != engine.FromRedis
 	for _, part := range r.Parts {
 		a.Each = append(a.Each, rratelimiter.Decision(part))
 	}

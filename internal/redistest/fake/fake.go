@@ -37,7 +37,7 @@ type Try func(ctx context.Context, ask engine.Ask, result *engine.Result) error
 func Decide(take func(context.Context) (rratelimiter.Decision, error)) Try {
 	return func(ctx context.Context, _ engine.Ask, result *engine.Result) error {
 		d, err := take(ctx)
-		result.Answer = engine.Answer(d)
+		result.Decision = engine.Decision(d)
 		return err
 	}
 }
@@ -78,7 +78,7 @@ func (l *Limiter) Policies() []limit.Policy { return l.Of }
 func (l *Limiter) Take(ctx context.Context, permits int64) (rratelimiter.Decision, error) {
 	var result engine.Result
 	err := l.Try(ctx, engine.Ask{Permits: permits}, &result)
-	return rratelimiter.Decision(result.Answer), err
+	return rratelimiter.Decision(result.Decision), err
 }
 
 // Try takes permits that are free now.
