@@ -6,8 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -90,30 +88,6 @@ func TestPages_CallerLeaves_EndsTheCalls(t *testing.T) {
 			assert.Equal(t, before, f.Scripts.Load(), "calls for a caller that has left")
 		})
 	}
-}
-
-// TestSetRate_LongQueue_LearnsOfALowerRateAtOnce: the callers who cannot be served in time are denied.
-func TestSetRate_LongQueue_LearnsOfALowerRateAtOnce(t *testing.T) {
-	withRedis(t, func(t *testing.T, f *fixture) {
-		const waiters = 3000 // more than are checked behind each reply
-		l := f.limiter(Rate{Permits: waiters / 3, Interval: 10 * time.Second})
-		var all sync.WaitGroup
-		var denied atomic.Int64
-		for range waiters {
-			all.Go(func() {
-				granted, err := l.TryAcquireWithin(t.Context(), 1, 25*time.Second)
-				assert.NoError(t, err)
-				if !granted {
-					denied.Add(1)
-				}
-			})
-		}
-		time.Sleep(50 * time.Millisecond)
-		require.NoError(t, l.SetRate(t.Context(), Rate{Permits: 1, Interval: 10 * time.Second}))
-		time.Sleep(time.Second)
-		assert.GreaterOrEqual(t, denied.Load(), int64(waiters*2/3-3), "all but those who are served in time")
-		all.Wait()
-	})
 }
 
 // TestWithDenialCache_LimiterChanges_DenialIsForgotten: also if the caller of the change has left,

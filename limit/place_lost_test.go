@@ -7,8 +7,10 @@ import (
 	"os"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/alicebob/miniredis/v2/server"
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -99,5 +101,30 @@ func TestInFlight_ReturnOvertakesItsGrant_PlaceReturns(t *testing.T) {
 		require.Equal(t, []int64{0}, remainingOf(t, l))
 		time.Sleep(10 * time.Second)
 		assert.Equal(t, []int64{1}, remainingOf(t, l))
+	})
+}
+
+// TestInFlight_InitialRateIsRefused_PlaceReturns: the user may not set the rate, and another program does before the
+// call, which takes a place then. Its caller gets the refusal.
+func TestInFlight_InitialRateIsRefused_PlaceReturns(t *testing.T) {
+	withRedis(t, func(t *testing.T, f *fixture) {
+		rate := rratelimiter.InitialRate(rratelimiter.Rate{Permits: 9, Interval: time.Hour})
+		shared, places := f.client.Limiter("{x}:shared", rate), New(f.client, "{x}:places", InFlight{2, time.Hour, true})
+		takeAll(t, new(Taken), 1, shared, places) // Redis has the script
+		synctest.Wait()                           // and drift is counted
+		f.Redis.Del("{x}:shared")
+		refused := false
+		f.Redis.Server().SetPreHook(func(peer *server.Peer, command string, _ ...string) bool {
+			if command != "EVAL" || refused { // the first one sets the rate
+				return false
+			}
+			refused = true
+			f.Redis.HSet("{x}:shared", "rate", "9", "interval", "3600000", "type", "0")
+			peer.WriteError("NOPERM this user has no permissions")
+			return true
+		})
+		require.ErrorContains(t, redistest.Err(new(Taken).Take(t.Context(), 1, shared, places)), "NOPERM")
+		time.Sleep(time.Second)
+		assert.Equal(t, []int64{1}, remainingOf(t, places))
 	})
 }

@@ -67,12 +67,13 @@ func (l *Limiter) attempt(ctx context.Context, b *Batch) error {
 	for calls := 1; ; calls++ {
 		b.Unknown = true // until there is an answer: the Redis client or a clock may panic
 		message, err := b.Exec(ctx, g.redis, b.Before)
+		sentBefore := len(b.Before) > 0
 		b.Before = nil
 		b.Replied = time.Now()
 		if slow := b.Replied.Sub(b.Sent) >= slowCall; slow != g.slow.Load() {
 			g.slow.Store(slow)
 		}
-		b.Unknown = err == nil || redisx.ReplyLost(err)
+		b.Unknown = err == nil || sentBefore || redisx.ReplyLost(err) // the error may be that of a call before
 		if err != nil && b.Claim.ID != "" && redisx.Refused(err) {
 			g.unclaimed.Store(true)
 			time.AfterFunc(unclaimedFor, func() { g.unclaimed.Store(false) })
