@@ -141,7 +141,7 @@ func (p *protocol) Answer(b *engine.Batch, message rueidis.RedisMessage) (again 
 			return false, nil
 		}
 	}
-	if p.again(callOf(b), &b.Run, message) {
+	if reply := redisx.ReadReply(message); reply.Number() != replyDone && p.again(callOf(b), &b.Run, message) {
 		return true, nil
 	}
 	s, letters, err := p.read(message, b.Claim.ID != "")
