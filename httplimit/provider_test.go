@@ -236,7 +236,7 @@ func TestTaken_ThreeLimitsOfAModel_AreAcceptedByTheProvider(t *testing.T) {
 					limit.InFlight{Permits: 8, Lease: 2 * time.Minute}, limit.Pause{Most: time.Hour})
 				tokens := limit.New(client, "{model}:tokens", limit.SlidingLog{Permits: 12_000, Interval: window + time.Second},
 					limit.Pause{Most: time.Hour})
-				for range 10 {
+				for range redistest.Deep(4, 10) {
 					all.Go(func() {
 						for {
 							var call, spent limit.Taken
@@ -276,7 +276,8 @@ func TestTaken_ThreeLimitsOfAModel_AreAcceptedByTheProvider(t *testing.T) {
 // Callers take an estimate before a call, and settle for the tokens of the answer: a fifth of the longest
 // answer on average, and 100 a second. The quota is counted by what the answers have used.
 func TestTaken_Estimates_OfTheLongestAnswerAndOfTheMean(t *testing.T) {
-	const quota, longest, mean, lasts = 90_000, 4000, 800, 3 * time.Minute
+	const quota, longest, mean = 90_000, 4000, 800
+	lasts := time.Duration(redistest.Deep(2, 3)) * time.Minute
 	for _, row := range []struct {
 		estimate, refused, least, most int64
 	}{{longest, 0, 60, 80}, {mean, 30, 93, 100}, {mean * 3 / 2, 12, 93, 100}} {
