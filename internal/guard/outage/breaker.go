@@ -76,9 +76,6 @@ type nodes struct {
 	reports  reports
 }
 
-// SetDeadline sets the deadline of calls and probes.
-func (n *nodes) SetDeadline(d time.Duration) { n.deadline.Store(int64(d)) }
-
 // Deadline returns the deadline of calls and probes.
 func (n *nodes) Deadline() time.Duration { return time.Duration(n.deadline.Load()) }
 

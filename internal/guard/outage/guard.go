@@ -50,6 +50,9 @@ func New(deadline time.Duration, changed Changed) *Guard {
 	return g
 }
 
+// SetDeadline sets the deadline of calls and probes.
+func (g *Guard) SetDeadline(d time.Duration) { g.deadline.Store(int64(d)) }
+
 // A request for permits of a limiter, its answer, and the call that gets it.
 
 // Forever is a wait that ends only with the request's context.
