@@ -149,7 +149,7 @@ var otherMistakes = []mistake{
 	{"rules:\n- {<<: [[]]}\n", `f.yaml:2:9: << is "", want a mapping`},
 	{"rules:\n- {? [a] : b}\n", "a list, want the name of a field"},
 	{"rules:\n- {name: a, limits: {redisson: q, rate: 1/s}}\n- {name: b, limits: {redisson: q, rate: 2/s}}\n",
-		`f.yaml:3: rules: the rule "b" states another rate for the limiter "q" than a rule before it: state it once`},
+		`f.yaml:3:3: rules[1]: the rule "b" states another rate for the limiter "q" than a rule before it: state it once`},
 	{one("key: ip, limits: 1/s, match: ./x"), `the host "."`},
 	{one("key: ip, limits: 1/s, match: a..b/x"), `the host "a..b"`},
 	{one("key: ip, limits: 1/s, match: .b/x"), `the host ".b"`},

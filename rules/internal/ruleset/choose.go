@@ -148,16 +148,16 @@ func compile(file *File, client *rratelimiter.Client, options gate.Settings) *ve
 	}
 	v.refusal, v.deadline = settingsOf(refusing(settings{})), settingsOf(settings{}).Deadline
 	for i, r := range file.rules {
-		own, refusing := settingsOf(r.settings), settingsOf(refusing(r.settings))
-		open := func(l *limits) *limiters {
+		own, ofBans := settingsOf(r.settings), settingsOf(refusing(r.settings))
+		openFor := func(l *limits) *limiters {
 			if l.ban {
-				return open(client, r, l, refusing)
+				return open(client, r, l, ofBans)
 			}
 			return open(client, r, l, own)
 		}
-		c := compiledRule{r, []string{r.name}, own, open(r.limits), make(map[string]*limiters, len(r.overrides))}
+		c := compiledRule{r, []string{r.name}, own, openFor(r.limits), make(map[string]*limiters, len(r.overrides))}
 		for key, l := range r.overrides {
-			c.overrides[key] = open(l)
+			c.overrides[key] = openFor(l)
 		}
 		v.rules[i] = c
 	}
@@ -184,13 +184,13 @@ func open(client *rratelimiter.Client, r *rule, l *limits, s *gate.Settings) *li
 	default:
 		o.ofKey = limit.NewKeyed(client, r.prefix, l.policies...)
 	}
-	for _, r := range l.redisson {
+	for _, stated := range l.redisson {
 		var opts []rratelimiter.LimiterOption
-		if r.rate != nil { // it may expire, or be lost
-			opts = append(opts, rratelimiter.InitialRate(*r.rate))
+		if stated.rate != nil { // it may expire, or be lost
+			opts = append(opts, rratelimiter.InitialRate(*stated.rate))
 		}
-		o.ofRedisson = append(o.ofRedisson, gate.Member{Limiter: client.Limiter(r.name, opts...),
-			Policies: []limit.Policy{r.named}, Once: true})
+		o.ofRedisson = append(o.ofRedisson, gate.Member{Limiter: client.Limiter(stated.name, opts...),
+			Policies: []limit.Policy{stated.named}, Once: true})
 	}
 	return o
 }
@@ -272,7 +272,7 @@ func (v *version) appendRule(all []call, r *compiledRule, request *Request, segm
 	if c.err = m.unknown; c.err != nil {
 		return append(all, c)
 	}
-	if r.rule.settings.costs {
+	if r.cost != (cost{}) {
 		c.cost, c.err = r.cost.of(request)
 	}
 	chosen := []*limiters{r.limiters}

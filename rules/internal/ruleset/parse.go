@@ -128,7 +128,7 @@ func (d *decoder) rulesOf(list *rulefile.Node, defaults *defaultsFile) (all []*r
 func (d *decoder) checkRates(s *File) {
 	var all []*redisson
 	stated := make(map[string]*rratelimiter.Rate)
-	for _, r := range s.rules {
+	for n, r := range s.rules {
 		for _, l := range r.allLimits() {
 			for i := range l.redisson {
 				limiter := &l.redisson[i]
@@ -142,7 +142,8 @@ func (d *decoder) checkRates(s *File) {
 				case *before != *limiter.rate:
 					reason := fmt.Sprintf("the rule %q states another rate for the limiter %q than a rule before it: state it once",
 						r.name, limiter.name)
-					d.Problems = append(d.Problems, &rulefile.Problem{File: d.File, Line: r.line, Field: "rules", Reason: reason})
+					d.Problems = append(d.Problems, &rulefile.Problem{File: d.File, Line: r.line, Column: r.column,
+						Field: fmt.Sprintf("rules[%d]", n), Reason: reason})
 				}
 			}
 		}
@@ -213,6 +214,7 @@ type forwardedHeaders struct {
 type rule struct {
 	name       string
 	line       int
+	column     int
 	prefix     string // of the names of its limiters
 	conditions []*condition
 	key        []keyPart // nil: all requests count together
@@ -256,7 +258,7 @@ func (d *decoder) rule(n *rulefile.Node, defaults *defaultsFile) *rule {
 	if !d.Fields(n, &file) {
 		return nil
 	}
-	r := &rule{line: n.Line}
+	r := &rule{line: n.Line, column: n.Column}
 	d.name(n, file.Name, r)
 	if file.Match == nil {
 		r.conditions = []*condition{{pattern: anyPath}, {pattern: anyPath, rpc: true}}
@@ -264,7 +266,6 @@ func (d *decoder) rule(n *rulefile.Node, defaults *defaultsFile) *rule {
 		r.conditions = d.conditions(file.Match)
 	}
 	r.settings, r.cost, r.skip = file.settings, file.Cost, d.skip(file.Skip)
-	r.settings.costs = file.Cost != cost{}
 	policy := d.RatedPolicy(file.Policy, nil, defaultPolicy).Name
 	r.limits = d.limitsOrBan(n, &file, policy)
 	d.ruleKey(n, &file, r, file.Key.at != defaults.Key.at)

@@ -28,7 +28,6 @@ type settings struct {
 	Refund    statuses
 	Headers   headerStyle
 
-	costs   bool // the rule sets the cost, or the cost has no effect
 	refuses bool // requests are refused without Redis, whose state has no effect
 }
 
@@ -67,7 +66,7 @@ func (s fileSettings) apply(to *gate.Settings) {
 // limit to report.
 func refusing(s settings) settings {
 	return settings{Shadow: s.Shadow, Status: cmp.Or(s.Status, http.StatusForbidden),
-		Headers: headerStyle(httplimit.NoHeaders) + 1, costs: true, refuses: true}
+		Headers: headerStyle(httplimit.NoHeaders) + 1, refuses: true}
 }
 
 // denialStatus is the status of a denial; 0 for 429, or 403 for a ban.
