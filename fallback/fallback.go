@@ -191,7 +191,8 @@ type sealed = inside.Sealed
 type ofTaken Limiter
 
 // Take takes permits, or waits for them as TakeWithin and Acquire do.
-func (l *ofTaken) Take(ctx context.Context, permits int64, wait time.Duration) (engine.Decision, receipt.Receipt, error) {
+func (l *ofTaken) Take(ctx context.Context, permits int64, wait time.Duration) (
+	engine.Decision, receipt.Receipt, error) {
 	a, _, err := (*Limiter)(l).decide(ctx, permits, wait)
 	return engine.Decision(a.Decision), a.Receipt, err
 }

@@ -20,9 +20,9 @@
 -- order in which they are served, and the rank of one is the number of those before it.
 --
 -- Clients that are overdue become absent, and the rival is the first of the others. An absent Client keeps its score for
--- three seconds after that time: one whose calls are late, beside much load, makes up for it. While there are absent Clients, one without
--- a rival counts what it gets for them: others is true. So it is if the clock of another Client is ahead by more than
--- calls differ.
+-- three seconds after that time: one whose calls are late, beside much load, makes up for it. While there are absent
+-- Clients, one without a rival counts what it gets for them: others is true. So it is if the clock of another Client is
+-- ahead by more than calls differ.
 --
 -- The name of clock is longer than 64 bytes. Redis keeps a small set with shorter members as a list, in which each
 -- command reads the members one after another.
