@@ -285,15 +285,20 @@ type freeReply struct {
 }
 
 // storeFree stores the permits that are free in Redis after a call. Redis computed its reply after those that came
-// before it was sent. The others may be newer.
+// before it was sent. The others may be newer. A reply without the number, or an error, dates none of them anew.
 func (h *prefetchSet) storeFree(b *Batch) {
-	free := h.free - b.Granted
+	var free int64
 	switch {
-	case b.err != nil:
-	case b.Prefetch.Granted > 0:
+	case b.err == nil && b.Prefetch.Granted > 0:
 		free = b.Prefetch.Free - h.beside // calls beside the prefetch may have been granted theirs after it
-	case b.Forecast != nil:
+	case b.err == nil && b.Forecast != nil:
 		free = b.Forecast.Free()
+	default:
+		h.free -= b.Granted
+		for i := range h.replies {
+			h.replies[i].free -= b.Granted
+		}
+		return
 	}
 	h.replies = slices.DeleteFunc(h.replies, func(r freeReply) bool { return !r.came.After(b.Sent) })
 	h.replies = append(h.replies, freeReply{free, time.Now()})

@@ -386,3 +386,25 @@ func TestPrefetch_SentInOneMoment_IsOfOneCall(t *testing.T) {
 		}
 	})
 }
+
+// TestPrefetch_ReplyWithoutNumbers_DoesNotLowerFree: what was known before the reply to a TryAcquire beside the
+// prefetch is not dated anew.
+func TestPrefetch_ReplyWithoutNumbers_DoesNotLowerFree(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, e := prefetched()
+		h := e.prefetches
+		defer h.timer.Stop()
+		h.fetch = h.transfers().begin(h.limiter.DependsOn)
+		beside := &Batch{BatchResult: BatchResult{Granted: 1, knowledge: knowledge{Sent: time.Now()}}}
+		prefetch := &Batch{BatchResult: BatchResult{Granted: 1, knowledge: knowledge{Sent: time.Now()}}}
+		prefetch.Prefetch = Prefetch{Span: time.Hour, Lasts: time.Hour, Granted: 40, Limit: 1000, Free: 500}
+		time.Sleep(time.Millisecond)
+		h.store(beside) // the first reply of the process
+		time.Sleep(time.Millisecond)
+		h.store(prefetch)
+		var result Result
+		ok, _ := h.take(Ask{Permits: 1, Detail: true}, &result)
+		require.True(t, ok)
+		assert.EqualValues(t, 500-1+39, result.Remaining)
+	})
+}
