@@ -285,7 +285,7 @@ type freeReply struct {
 }
 
 // storeFree stores the permits that are free in Redis after a call. Redis computed its reply after those that came
-// before it was sent. The others may be newer. A reply without the number, or an error, dates none of them anew.
+// before it was sent. The others may be newer. A reply without the number, or an error, makes none of them newer.
 func (h *prefetchSet) storeFree(b *Batch) {
 	var free int64
 	switch {

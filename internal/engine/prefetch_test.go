@@ -388,7 +388,7 @@ func TestPrefetch_SentInOneMoment_IsOfOneCall(t *testing.T) {
 }
 
 // TestPrefetch_ReplyWithoutNumbers_DoesNotLowerFree: what was known before the reply to a TryAcquire beside the
-// prefetch is not dated anew.
+// prefetch does not count as newer than it was.
 func TestPrefetch_ReplyWithoutNumbers_DoesNotLowerFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, e := prefetched()
