@@ -110,14 +110,14 @@ image-redis:
 	sh integration/containers/image.sh redis-8.0
 	sh integration/containers/image.sh valkey-8.1
 
-# Long runs: each fault ten times, an outage of a minute, a minute of calls in flight, a million limiters, 100,000
-# waiting callers, a thousand limiters that expire, each missing permission with each kind of rate, 50,000 calls of each
-# policy on a server beside its model and sequences of 4,000 in memory, a hundred seeds of random sequences beside
-# Redisson, and 700 histories of each kind.
+# Long runs: each fault ten times, an outage of a minute, prefetches under load for 30 s each, a minute of calls in flight, a
+# million limiters, 100,000 waiting callers, a thousand limiters that expire, each missing permission with each kind of
+# rate, 50,000 calls of each policy on a server beside its model and sequences of 4,000 in memory, a hundred seeds of
+# random sequences beside Redisson, and 700 histories of each kind.
 test-faults: deps
 	cd integration && OUTAGE=1m $(GO_TEST) -v -count=1 -timeout 30m -run TestOutage_EveryCall_FailsInTime ./faults/outages
 	cd integration && $(GO_TEST) -v -count=10 -timeout 120m ./faults/outages ./faults/network ./faults/waiters
-	cd integration && PLACES_LOAD=1m $(GO_TEST) -v -count=1 -timeout 30m ./limits/prefetches ./limits/places
+	cd integration && PREFETCH_LOAD=30s PLACES_LOAD=1m $(GO_TEST) -v -count=1 -timeout 30m ./limits/prefetches ./limits/places
 	cd integration && EXPIRIES=1000 RIGHTS=1 $(GO_TEST) -v -count=1 -timeout 30m ./limits/expiry ./faults/rights
 	cd integration && CORRUPTION_ROUNDS=4000 NAMES=1000000 WAITERS=100000 POLICY_STEPS=50000 $(GO_TEST) -v -timeout 120m \
 		./limits/scale ./faults/corruption ./limits/policies ./compatibility/peers

@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -194,4 +196,28 @@ func (f *fixture) recount(l *Limiter) {
 	f.Helper()
 	_, _, err := l.protocol.recount(f.Context(), l.protocol.client.nowText(), false)
 	require.NoError(f, err)
+}
+
+// TestSetRate_LongQueue_LearnsOfALowerRateAtOnce: the callers who cannot be served in time are denied.
+func TestSetRate_LongQueue_LearnsOfALowerRateAtOnce(t *testing.T) {
+	withRedis(t, func(t *testing.T, f *fixture) {
+		const waiters = 3000 // more than are checked behind each reply
+		l := f.limiter(Rate{Permits: waiters / 3, Interval: 10 * time.Second})
+		var all sync.WaitGroup
+		var denied atomic.Int64
+		for range waiters {
+			all.Go(func() {
+				granted, err := l.TryAcquireWithin(t.Context(), 1, 25*time.Second)
+				assert.NoError(t, err)
+				if !granted {
+					denied.Add(1)
+				}
+			})
+		}
+		time.Sleep(50 * time.Millisecond)
+		require.NoError(t, l.SetRate(t.Context(), Rate{Permits: 1, Interval: 10 * time.Second}))
+		time.Sleep(time.Second)
+		assert.GreaterOrEqual(t, denied.Load(), int64(waiters*2/3-3), "all but those who are served in time")
+		all.Wait()
+	})
 }

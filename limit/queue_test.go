@@ -1,12 +1,15 @@
 package limit
 
 import (
+	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
@@ -50,4 +53,70 @@ func TestAcquire_ManyCallers_AreServedInOrder(t *testing.T) {
 			assert.LessOrEqual(t, f.Scripts.Load(), test.calls)
 		})
 	}
+}
+
+// TestLimiter_CallerLeaves_PermitsAreRefunded: permits that arrive later return to each policy and
+// to a limiter of Redisson's layout.
+func TestLimiter_CallerLeaves_PermitsAreRefunded(t *testing.T) {
+	t.Parallel()
+	withRedis(t, func(t *testing.T, f *fixture) {
+		quota := f.client.Limiter("{t}:quota")
+		require.NoError(t, quota.SetRate(t.Context(), rratelimiter.Rate{Permits: 10, Interval: time.Hour}))
+		l := Join(New(f.client, "{t}:own", FixedWindow{10, time.Hour, false}, SlidingLog{10, time.Hour},
+			SlidingWindow{10, time.Hour, 0},
+			TokenBucket{10, 1, time.Hour}, LeakyBucket{10, 1, time.Hour}, Calendar{10, Year, nil}), quota)
+		redistest.Result(t, l.Take, 2) // and the scripts are loaded
+		require.NoError(t, l.Release(t.Context(), 1))
+
+		for _, call := range []func(context.Context) error{
+			func(ctx context.Context) error { return redistest.Err(l.TryAcquire(ctx, 3)) },
+			func(ctx context.Context) error { return l.Acquire(ctx, 3) },
+		} {
+			f.Latency.Store(int64(100 * time.Millisecond))
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			assert.ErrorIs(t, call(ctx), context.DeadlineExceeded)
+			cancel()
+			time.Sleep(time.Second)
+			f.Latency.Store(0)
+			for i, d := range peekAll(t, l) {
+				assert.EqualValues(t, 9, d.Remaining, "policy %d", i)
+			}
+		}
+		assert.NoError(t, l.Reset(t.Context()))
+	})
+}
+
+// TestDenialCache_Policies_DeniesUntilAChange: the change is one by this Client.
+func TestDenialCache_Policies_DeniesUntilAChange(t *testing.T) {
+	withRedis(t, func(t *testing.T, f *fixture) {
+		client := rratelimiter.New(f.Conn, rratelimiter.WithDenialCache(time.Hour))
+		l := New(client, "name", FixedWindow{5, time.Hour, false}, TokenBucket{10, 1, time.Hour})
+		refused := func(permits int64) (rratelimiter.Decision, bool) {
+			before := f.Scripts.Load()
+			d := redistest.Result(t, l.Take, permits)
+			require.False(t, d.Allowed)
+			synctest.Wait()
+			return d, f.Scripts.Load() == before
+		}
+		redistest.Result(t, l.Take, 4)
+		first, memory := refused(2)
+		assert.False(t, memory)
+		time.Sleep(time.Minute)
+		cached, memory := refused(2)
+		assert.True(t, memory)
+		first.RetryAfter -= time.Minute
+		first.ResetAfter -= time.Minute
+		assert.Equal(t, first, cached)
+		before := f.Scripts.Load()
+		each := redistest.Result(t, l.TakeEach, 2)
+		assert.Equal(t, before, f.Scripts.Load(), "calls of Redis")
+		assert.Equal(t, []rratelimiter.Decision{
+			{Limit: 5, Remaining: 1, RetryAfter: cached.RetryAfter, ResetAfter: cached.RetryAfter},
+			{Allowed: true, Limit: 10, Remaining: 6, ResetAfter: cached.ResetAfter},
+		}, each)
+
+		// A change of one of its keys, by another limiter with that key.
+		require.NoError(t, Join(New(client, "name", FixedWindow{7, time.Hour, false})).Release(t.Context(), 4))
+		assert.True(t, redistest.Result(t, l.Take, 2).Allowed)
+	})
 }

@@ -214,3 +214,21 @@ func TestMostChanged_PauseOfOthers_LastsAsReported(t *testing.T) {
 	f.advance(time.Second)
 	assert.True(t, redistest.Result(t, short.TryAcquire, 1))
 }
+
+// TestCellsChanged_StatesAreApart: each version of a program has cells of its own, which last as it reported.
+func TestCellsChanged_StatesAreApart(t *testing.T) {
+	f := newClocked(t)
+	coarse := New(f.client, "name", SlidingWindow{10, time.Minute, 2})
+	fine := New(f.client, "name", SlidingWindow{10, time.Minute, 60})
+	require.True(t, redistest.Result(t, coarse.TryAcquire, 10))
+	denied := redistest.Result(t, coarse.Take, 1)
+	for range 60 {
+		f.advance(time.Second)
+		got := redistest.Result(t, fine.TryAcquire, 1)
+		assert.Equal(t, f.now-begin <= 10e6 || f.now-begin >= 61e6, got)
+	}
+	f.advance(denied.ResetAfter - time.Minute - time.Microsecond)
+	assert.False(t, redistest.Result(t, coarse.TryAcquire, 1))
+	f.advance(time.Microsecond)
+	assert.True(t, redistest.Result(t, coarse.TryAcquire, 10))
+}

@@ -1,4 +1,3 @@
-// Package prefetches_test stops a process that holds a prefetch, which ends meanwhile.
 package prefetches_test
 
 import (
@@ -16,33 +15,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/integration/tools/leaks"
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 )
 
 const (
 	// memberEnv has the address of the Redis of a process of its own.
-	memberEnv = "PREFETCH_MEMBER"
+	memberEnv = "LEASE_MEMBER"
 
-	name     = "{shop}:prefetched"
-	prefetch = 400 * time.Millisecond
+	memberPrefetch = 400 * time.Millisecond
 )
-
-// TestMain runs the tests, or in a process of its own a member.
-func TestMain(m *testing.M) {
-	addr := os.Getenv(memberEnv)
-	if addr == "" {
-		os.Exit(leaks.Main(m))
-	}
-	if err := member(addr); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-}
-
-func single(addr string) rueidis.ClientOption {
-	return rueidis.ClientOption{InitAddress: []string{addr}, ForceSingleClient: true}
-}
 
 // report has the times of the grants of a process, and the error that ended it.
 type report struct {
@@ -59,13 +40,8 @@ func member(addr string) error {
 	}
 	defer redis.Close()
 	var prefetched atomic.Int64
-	observer := &rratelimiter.Observer{Decision: func(_ context.Context, d rratelimiter.DecisionInfo) {
-		if d.Source == rratelimiter.FromPrefetch && d.Granted {
-			prefetched.Add(1)
-		}
-	}}
-	client := rratelimiter.New(redis, rratelimiter.WithPrefetch(prefetch), rratelimiter.WithObserver(observer))
-	limiter := client.Limiter(name)
+	limiter := rratelimiter.New(redis, rratelimiter.WithPrefetch(memberPrefetch),
+		rratelimiter.WithObserver(countPrefetched(&prefetched))).Limiter(name)
 	answers := json.NewEncoder(os.Stdout)
 	var r report
 	for warm := false; ; {
@@ -97,8 +73,7 @@ func TestPrefetch_ProcessStopped_EndsInTime(t *testing.T) {
 	for _, stopped := range []time.Duration{100, 390, 400, 600} {
 		stopped *= time.Millisecond
 		t.Run(fmt.Sprint(stopped), func(t *testing.T) {
-			l := rratelimiter.New(redis).Limiter(name)
-			require.NoError(t, l.SetRate(t.Context(), rratelimiter.Rate{Permits: 100_000_000, Interval: time.Minute}))
+			l := setRate(t, redis, rratelimiter.Rate{Permits: 100_000_000, Interval: time.Minute})
 			process := exec.Command(os.Args[0])
 			process.Env = append(os.Environ(), memberEnv+"="+server.Addr())
 			process.Stderr = os.Stderr
@@ -134,7 +109,7 @@ func TestPrefetch_ProcessStopped_EndsInTime(t *testing.T) {
 			}
 			t.Logf("%d uses after it resumed, the last of them %v after it was stopped", uses, late)
 			// The prefetch began before the process was stopped.
-			require.LessOrEqual(t, late, prefetch)
+			require.LessOrEqual(t, late, memberPrefetch)
 			after += uses
 		})
 	}
