@@ -233,6 +233,7 @@ pictures:
 lint: prose
 	@files=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$files" ]; then echo "gofmt would change: $$files"; exit 1; fi
 	go run $(GOLANGCI_LINT) run --config .golangci.yml $(addsuffix /...,$(MODULES))
+	GOARCH=386 GOWORK=off go vet ./...
 	go run $(ACTIONLINT)
 
 # Prose lint of Markdown and comments, by the rules in .vale.

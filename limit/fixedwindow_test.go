@@ -93,7 +93,7 @@ func TestWindow_LargeCounts_StayBelow2To53(t *testing.T) {
 		Calendar{most, Day, nil}} {
 		f := newClocked(t)
 		l := New(f.client, "name", p)
-		require.NoError(t, f.redis.Set(l.protocol.keys[0], strconv.Itoa(most-3)))
+		require.NoError(t, f.redis.Set(l.protocol.keys[0], strconv.FormatInt(most-3, 10)))
 		f.redis.SetTTL(l.protocol.keys[0], time.Hour)
 		assert.False(t, redistest.Result(t, l.TryAcquire, 4))
 		assert.EqualValues(t, 1, redistest.Result(t, l.Take, 2).Remaining)
@@ -102,7 +102,7 @@ func TestWindow_LargeCounts_StayBelow2To53(t *testing.T) {
 		for range 3 {
 			assert.Zero(t, redistest.Result(t, l.Charge, most).Remaining)
 			text, _ := f.counter(l)
-			assert.Equal(t, strconv.Itoa(most), text)
+			assert.Equal(t, strconv.FormatInt(most, 10), text)
 		}
 		require.NoError(t, l.Release(t.Context(), most-1))
 		text, _ := f.counter(l)

@@ -186,7 +186,7 @@ func ReadRateField(field int, text string) (number int64, ok bool) {
 	ok = err == nil || errors.Is(err, strconv.ErrRange)
 	switch RateFields[field] {
 	case "rate":
-		ok = ok && (number < most || text == strconv.Itoa(most))
+		ok = ok && (number < most || text == strconv.FormatInt(most, 10))
 	case "type":
 		ok = text == "0" || text == "1"
 	case "keepAliveTime":
