@@ -278,7 +278,7 @@ func (h *prefetchSet) store(b *Batch) {
 	}
 }
 
-// freeReply is what a reply told of the permits that are free in Redis.
+// freeReply is the number of permits that are free in Redis, as a reply reported it.
 type freeReply struct {
 	free int64
 	came time.Time

@@ -395,8 +395,8 @@ func TestPrefetch_ReplyWithoutNumbers_DoesNotLowerFree(t *testing.T) {
 		h := e.prefetches
 		defer h.timer.Stop()
 		h.fetch = h.transfers().begin(h.limiter.DependsOn)
-		beside := &Batch{BatchResult: BatchResult{Granted: 1, knowledge: knowledge{Sent: time.Now()}}}
-		prefetch := &Batch{BatchResult: BatchResult{Granted: 1, knowledge: knowledge{Sent: time.Now()}}}
+		beside, prefetch := &Batch{BatchResult: sentNow()}, &Batch{BatchResult: sentNow()}
+		beside.Granted, prefetch.Granted = 1, 1
 		prefetch.Prefetch = Prefetch{Span: time.Hour, Lasts: time.Hour, Granted: 40, Limit: 1000, Free: 500}
 		time.Sleep(time.Millisecond)
 		h.store(beside) // the first reply of the process
