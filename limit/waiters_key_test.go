@@ -98,3 +98,24 @@ func TestAcquire_WaitersKeyIsUnusable_DecidesWithoutIt(t *testing.T) {
 		}
 	}
 }
+
+// TestAcquire_ClientsWaitOnce_KeyStaysSmall: each Client waits once, beside others that are never overdue, as the
+// programs of a function service do. The key has those of the last eight seconds, and not all.
+func TestAcquire_ClientsWaitOnce_KeyStaysSmall(t *testing.T) {
+	withRedis(t, func(t *testing.T, f *fixture) {
+		open := func() *Limiter {
+			return New(rratelimiter.New(f.Conn), "name", FixedWindow{Permits: 10, Interval: time.Minute})
+		}
+		for range 10 {
+			go func() { _ = open().Acquire(t.Context(), 10) }()
+		}
+		const perSecond, most = 20, 8 * time.Second
+		for range 3 * perSecond * int(most/time.Second) {
+			time.Sleep(time.Second / perSecond)
+			assert.False(t, tryWithin(t, open(), 1, time.Second))
+		}
+		members, err := f.Redis.ZMembers(f.waitersKeys()[0])
+		require.NoError(t, err)
+		assert.LessOrEqual(t, len(members), 2*(perSecond*int(most/time.Second)+10)+2)
+	})
+}

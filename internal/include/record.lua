@@ -69,6 +69,8 @@ due = due + late / 2048
 if not known and before > 8 then -- a new Client
   redis.pcall('ZADD', waiters, 1e14 + own, id)
   due = due + 1e13
+  -- Those that come before it may never be overdue.
+  --@include gone
 end
 if ahead then
   redis.pcall('ZADD', waiters, due, id .. '!', ahead, clock)

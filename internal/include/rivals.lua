@@ -42,8 +42,8 @@
 --                       with such a clock is dated by it, and no other is.
 --   8000                No call is due later. If one is, the clock of Redis has gone back, and the Client is absent.
 --   549755813888        2^39.
---   16, 32, 3000        A call marks at most 16 Clients that are overdue, which bounds its time. If it has marked one
---                       or has no rival, it removes up to 32 that are absent for 3000 ms.
+--   16                  A call marks at most 16 Clients that are overdue, which bounds its time. If it has marked one
+--                       or has no rival, it removes those that are absent for long: see gone.lua.
 --
 -- Now is in microseconds.
 -- Needs: id now waiters. Sets: ahead clock isFirst least moved now others rival server t.
@@ -87,8 +87,5 @@ local rival, least = first[isFirst and 3 or 1], floor(first[isFirst and 4 or 2] 
 local others = rival or moved > 5000
 if marked or not rival and (tonumber(redis.pcall('ZCOUNT', waiters, 1e14, 2e14)) or 0) > 0 then
   others = true
-  local gone = redis.pcall('ZRANGEBYSCORE', waiters, 1e13, '(' .. 1e13 + t - 3000, 'LIMIT', '0', '32')
-  for i = 1, #gone do
-    redis.pcall('ZREM', waiters, gone[i], string.sub(gone[i], 1, -2))
-  end
+  --@include gone
 end

@@ -100,10 +100,12 @@ local rival, least = first[isFirst and 3 or 1], floor(first[isFirst and 4 or 2] 
 local others = rival or moved > 5000
 if marked or not rival and (tonumber(redis.pcall('ZCOUNT', waiters, 1e14, 2e14)) or 0) > 0 then
   others = true
+  -- internal/include/gone.lua
   local gone = redis.pcall('ZRANGEBYSCORE', waiters, 1e13, '(' .. 1e13 + t - 3000, 'LIMIT', '0', '32')
   for i = 1, #gone do
     redis.pcall('ZREM', waiters, gone[i], string.sub(gone[i], 1, -2))
   end
+-- internal/include/rivals.lua
 end
 -- script.lua
 if server - now > 0 and server - now < 100000 then
@@ -472,6 +474,12 @@ elseif answers or flags ~= '' or not hinted then
   if not known and before > 8 then -- a new Client
     redis.pcall('ZADD', waiters, 1e14 + own, id)
     due = due + 1e13
+    -- internal/include/gone.lua
+    local gone = redis.pcall('ZRANGEBYSCORE', waiters, 1e13, '(' .. 1e13 + t - 3000, 'LIMIT', '0', '32')
+    for i = 1, #gone do
+      redis.pcall('ZREM', waiters, gone[i], string.sub(gone[i], 1, -2))
+    end
+  -- internal/include/record.lua
   end
   if ahead then
     redis.pcall('ZADD', waiters, due, id .. '!', ahead, clock)
