@@ -142,7 +142,7 @@ end
 
 --@ hold  in: holds rival t waiters  out: holds since@
 -- A place that is held for another Client is idle until that asks. So places are held for 60 of 250 ms at most.
-local since@ = t + 3e15 - (rival and call('ZSCORE', waiters, 'held') or 0)
+local since@ = t + 3e15 - (rival and tonumber(redis.pcall('ZSCORE', waiters, 'held')) or 0)
 since@ = since@ < 0 and 250 or since@ -- the clock of Redis has gone back
 holds = since@ >= 250 or since@ <= 60
 

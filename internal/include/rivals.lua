@@ -27,7 +27,8 @@
 -- The name of clock is longer than 64 bytes. Redis keeps a small set with shorter members as a list, in which each
 -- command reads the members one after another.
 --
--- Without rights for the key, or if it has another type, the Client counts as the only one.
+-- Without rights for the key, or if it has another type, the Client counts as the only one. It may have the rights of
+-- some commands only, such as those of its policy. Then shares are less equal, and no call fails.
 --
 -- All waiters are dated by the most advanced clock. Otherwise a bucket that a Client has dated grants nothing to
 -- those behind until their clocks have caught up. When no Client has had that clock for eight seconds, it goes half

@@ -34,7 +34,7 @@ local known, open = tonumber(redis.pcall('ZSCORE', waiters, id)), max(0, min(fre
 local stays = known and known < 1e14
 local own, held, slow = stays and floor(known) or 0, 0, 0
 if rival and (open > 0 or not stays) then
-  local clients = call('ZCOUNT', waiters, '0', '(549755813888') + (stays and 0 or 1)
+  local clients = (tonumber(redis.pcall('ZCOUNT', waiters, '0', '(549755813888')) or 1) + (stays and 0 or 1)
   if not stays then
     own = known and min(known - 1e14, least + lead) or least + (lead > 1 and ceil(lead / clients) or 0)
   end
@@ -49,8 +49,8 @@ if rival and (open > 0 or not stays) then
     end
     share = max(share, open - wanted)
   end
-  local due = share < asked and holds and call('ZSCORE', waiters, rival .. '!') or 0
-  if due + 0 >= t then
+  local due = share < asked and holds and tonumber(redis.pcall('ZSCORE', waiters, rival .. '!')) or 0
+  if due >= t then
     held = min(floor(due) + 1 - t, max(5, ceil(5 * permit), min(100, ceil((asked - share) * permit))))
     slow = fmod(due, 1) * 2048000
     credit = min(credit, share - 1)

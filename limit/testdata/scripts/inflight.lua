@@ -285,7 +285,7 @@ local free1 = most1 - held1
 local total, free, most, credit = ARGV[1] + 0, free1, most1, 9007199254740992
 local holds, reach = true, 0
 -- limit/inflight.lua, hold
-local since1 = t + 3e15 - (rival and call('ZSCORE', waiters, 'held') or 0)
+local since1 = t + 3e15 - (rival and tonumber(redis.pcall('ZSCORE', waiters, 'held')) or 0)
 since1 = since1 < 0 and 250 or since1 -- the clock of Redis has gone back
 holds = since1 >= 250 or since1 <= 60
 -- internal/include/share.lua
@@ -295,7 +295,7 @@ local stays = known and known < 1e14
 local own, held, slow = stays and floor(known) or 0, 0, 0
 local fmod = math.fmod
 if rival and (open > 0 or not stays) then
-  local clients = call('ZCOUNT', waiters, '0', '(549755813888') + (stays and 0 or 1)
+  local clients = (tonumber(redis.pcall('ZCOUNT', waiters, '0', '(549755813888')) or 1) + (stays and 0 or 1)
   if not stays then
     own = known and min(known - 1e14, least + lead) or least + (lead > 1 and ceil(lead / clients) or 0)
   end
@@ -310,8 +310,8 @@ if rival and (open > 0 or not stays) then
     end
     share = max(share, open - wanted)
   end
-  local due = share < asked and holds and call('ZSCORE', waiters, rival .. '!') or 0
-  if due + 0 >= t then
+  local due = share < asked and holds and tonumber(redis.pcall('ZSCORE', waiters, rival .. '!')) or 0
+  if due >= t then
     held = min(floor(due) + 1 - t, max(5, ceil(5 * permit), min(100, ceil((asked - share) * permit))))
     slow = fmod(due, 1) * 2048000
     credit = min(credit, share - 1)
