@@ -239,8 +239,8 @@ func WithDenialCache(maxAge time.Duration) Option {
 // released: they return when they expire. The same holds for the prefetched permits of a process that
 // ended without [Client.Flush].
 //
-// The Client sees a change by another client when the prefetch ends: if Java lowers the rate, at most
-// the prefetched permits are used beyond the new rate. No permit is granted after a prefetch's end by the
+// The Client sees a change by another client when the prefetch ends, also a Release or a Reset of another
+// process. If Java lowers the rate, at most the prefetched permits are used beyond the new rate. No permit is granted after a prefetch's end by the
 // process's clocks. Only a permit whose check has just passed can be used some nanoseconds later. If the
 // clock that dates grants jumps forward, prefetched permits can be used on top of the rate until the prefetch ends.
 // In package limit, FixedWindow and Calendar prefetch, and a limiter of several of these. A Decision

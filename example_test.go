@@ -148,7 +148,7 @@ func ExampleWithObserver() {
 			fmt.Printf("a call with %d request for %d permits: %v\n", c.Requests, c.Permits, c.Err)
 		},
 		Waiting: func(_ context.Context, w rratelimiter.WaitingInfo) {
-			fmt.Println("waiting:", w.Length)
+			fmt.Printf("waiting: %+d\n", w.Change)
 		},
 	}))
 	limiter := client.Limiter("mail", rratelimiter.InitialRate(rratelimiter.Rate{Permits: 10, Interval: time.Hour}))
@@ -161,9 +161,9 @@ func ExampleWithObserver() {
 	// Output:
 	// a call with 1 request for 4 permits: <nil>
 	// 4 of mail: granted true by redis
-	// waiting: 1
+	// waiting: +1
 	// a call with 1 request for 2 permits: <nil>
-	// waiting: 0
+	// waiting: -1
 	// 2 of mail: granted true by redis
 }
 

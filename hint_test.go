@@ -38,26 +38,25 @@ func TestHints_ManyNames_AreBounded(t *testing.T) {
 }
 
 func TestSchedule_Begin_IsDueAfterThePause(t *testing.T) {
-	s := new(schedule)
-	assert.True(t, s.begin(-5), "the first use")
-	assert.False(t, s.begin(1<<40), "a count runs")
+	s, start := new(schedule), time.Now()
+	at := func(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }
+	assert.True(t, s.begin(at(0)), "the first use")
+	assert.False(t, s.begin(at(1<<40)), "a count runs")
 	s.end(time.Second, time.Millisecond)
-	assert.False(t, s.begin(994))
-	assert.True(t, s.begin(995))
-	s.end(time.Second, 600*time.Millisecond)
-	assert.True(t, s.begin(994), "the clock was set back")
+	assert.False(t, s.begin(at(999)))
+	assert.True(t, s.begin(at(1000)))
 	s.end(time.Second, 600*time.Millisecond)
 	s.hurry() // the rate has changed
-	assert.False(t, s.begin(1593), "the share of the server's time")
-	assert.True(t, s.begin(1594))
+	assert.False(t, s.begin(at(1599)), "the share of the server's time")
+	assert.True(t, s.begin(at(1600)))
 	s.hurry() // beside a count, which may have begun before
 	s.end(time.Hour, time.Second)
-	assert.False(t, s.begin(2593))
-	assert.True(t, s.begin(2594))
+	assert.False(t, s.begin(at(2599)))
+	assert.True(t, s.begin(at(2600)))
 	s.end(time.Hour, 0)
-	s.skip(3000, time.Second, 0)
-	assert.False(t, s.begin(3999), "a call has counted")
-	assert.True(t, s.begin(4000))
+	s.skip(at(3000), time.Second, 0)
+	assert.False(t, s.begin(at(3999)), "a call has counted")
+	assert.True(t, s.begin(at(4000)))
 }
 
 // TestCountPauses_Grants_TakeAHundredthOfTheServer: a count of 8192 takes at most 8242 µs.
@@ -188,7 +187,7 @@ func (f *fixture) redissonShrinks(permits int64) {
 
 // countedNow lets the next count of drift wait for an hour.
 func (f *fixture) countedNow(l *Limiter) {
-	l.protocol.hint().recounts.skip(time.Now().UnixMilli(), time.Hour, time.Hour)
+	l.protocol.hint().recounts.skip(time.Now(), time.Hour, time.Hour)
 }
 
 // recount counts the permits of a limiter.

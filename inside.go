@@ -80,7 +80,7 @@ func (h *handle) Open() (inside.Limiter, error) {
 		Refund: func(ctx context.Context, permits int64, member string, granted int64, at string) error {
 			return l.protocol.refund(ctx, permits, grantOf(member), granted, at)
 		},
-		RecountIfDue: func() { l.protocol.recountIfDue(l.protocol.client.nowText()) },
+		RecountIfDue: func() { l.protocol.recountIfDue(time.Now(), l.protocol.client.nowText()) },
 		Recount: func(ctx context.Context) error {
 			_, _, err := l.protocol.recount(ctx, l.protocol.client.nowText(), false)
 			return err

@@ -33,7 +33,7 @@ func newKeys(name, id string) limiterKeys {
 
 // waiters returns the key of the Clients whose callers wait for the limiter: a sorted set, as
 // internal/include/rivals.lua describes it. Redisson has no such key.
-func (k *limiterKeys) waiters() string { return redisx.Beside("waiters", k[valueKey]) }
+func (k *limiterKeys) waiters() string { return redisx.Beside(redisx.Waiters, k[valueKey]) }
 
 // statePrefix returns the prefix of the state keys of a name. A name without a brace becomes the
 // hash tag, so that all keys share a slot on a cluster. In a name with a brace the user has set the

@@ -88,7 +88,6 @@ type WaitingInfo struct {
 	Name   string // of the limiter, as it was opened
 	Policy string // as in DecisionInfo
 	Change int    // 1 when a call begins to wait, -1 when it ends
-	Length int    // waiting calls of this Client for that name and policies, after the change
 }
 
 // PlacesInfo is a change of the places of an InFlight of package limit.
@@ -139,14 +138,12 @@ func (o *Observer) hooks() *engine.Observer {
 		}
 	}
 	if hooks.Waiting != nil {
-		result.Waiting = func(ctx context.Context, w engine.Waiting) {
-			hooks.Waiting(ctx, WaitingInfo{
-				Name: w.Limiter.Name, Policy: w.Limiter.Policy, Change: w.Change, Length: w.Length,
-			})
+		result.Waiting = func(ctx context.Context, w engine.WaitingInfo) {
+			hooks.Waiting(ctx, WaitingInfo{Name: w.Limiter.Name, Policy: w.Limiter.Policy, Change: w.Change})
 		}
 	}
 	if hooks.Places != nil {
-		result.Places = func(p engine.Places) { hooks.Places(PlacesInfo(p)) }
+		result.Places = func(p engine.PlacesInfo) { hooks.Places(PlacesInfo(p)) }
 	}
 	return result
 }

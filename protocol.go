@@ -46,7 +46,7 @@ const timeArg = 0
 
 // timeText returns a time of engine.Now as an argument of a script. The program's clock may begin at the zero Time.
 func (c *Client) timeText(now time.Time) string {
-	if c.engine.ServerTime() {
+	if c.engine.ServerTime {
 		return ""
 	}
 	return strconv.FormatInt(now.UnixMilli(), 10)
@@ -138,7 +138,7 @@ func (p *protocol) refund(ctx context.Context, permits int64, grant string, gran
 		rest = memberOf(grant, granted-permits)
 	}
 	args := []string{p.client.nowText(), strconv.FormatInt(permits, 10), memberOf(grant, granted), rest, at}
-	_, err := engine.RunRefund(ctx, p.client.engine, p.keys[:1],
+	_, err := engine.Refund(ctx, p.client.engine, p.keys[:1],
 		func(ctx context.Context) (redisx.Reply, error) { return p.pages(ctx, refundScript, args) })
 	if errors.Is(err, ErrNotInitialized) || errors.Is(err, redisx.ErrRanBefore) {
 		return nil // the grant is gone with the rate, or its permits are back
@@ -154,7 +154,7 @@ func (p *protocol) AboveLimit(permits, limit int64) error {
 // Answer parses the reply of the acquire script. If that is the last one, a count of drift may follow.
 func (p *protocol) Answer(b *engine.Batch, message rueidis.RedisMessage) (again bool, err error) {
 	if again, err = p.read(b, message); err == nil && !again {
-		p.recountIfDue(b.Args[timeArg])
+		p.recountIfDue(b.Replied, b.Args[timeArg])
 	}
 	return again, err
 }
@@ -219,7 +219,7 @@ func (p *protocol) answer(b *engine.Batch, perClient bool, reply redisx.Reply) e
 	if !reply.Ended() || !b.AnswerBy(o, letters, p.AboveLimit) {
 		return p.unexpected(&reply)
 	}
-	p.learn(b.Args[timeArg], rate, interval, perClient, counted == 1)
+	p.learn(b.Replied, rate, interval, perClient, counted == 1)
 	p.takeTurns(b, o)
 	if o.held > 0 {
 		b.Denied = 0 // a denial of a waiter is none of other callers, who get what is held

@@ -209,7 +209,7 @@ func (f *fixture) fill(l *Limiter, grants int, sizes ...int64) {
 	for i := 1; i < grants; i++ {
 		time.Sleep(time.Millisecond)
 		synctest.Wait() // a count of the grants must not come between
-		n, now := sizes[i%len(sizes)], float64(timeOf(l.protocol.client.nowText()))
+		n, now := sizes[i%len(sizes)], float64(time.Now().UnixMilli())
 		f.RequireNoError(f.Redis.ZAdd(l.protocol.keys[permits], now, l.protocol.client.member(n, false)))
 		f.RequireNoError(f.Redis.Incr(l.protocol.keys[value], -int(n)))
 	}

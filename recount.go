@@ -9,13 +9,13 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/inside"
 )
 
-// schedule says when the permits of a limiter are counted, which corrects drift between its value and
-// its grants. Times are Unix milliseconds.
+// schedule plans when the permits of a limiter are counted, which corrects drift between its value and its grants. It
+// goes by the clock of the process.
 type schedule struct {
 	mu       sync.Mutex
-	last     int64 // when a count began
-	early    int64 // when the next one may begin
-	due      int64 // when it is due
+	began    time.Time // the last count
+	early    time.Time // when the next one may begin
+	due      time.Time // when it is due
 	counting bool
 	hurried  bool // the next count is due at early
 }
@@ -41,19 +41,18 @@ func recountPauses(rate, interval int64) (pause, least time.Duration) {
 	return max(millis(interval)/recountPart, least), least
 }
 
-// begin reports whether a count is to begin now: it is due, and no other one runs. A clock that was set
-// back makes it due as well.
-func (s *schedule) begin(now int64) bool {
+// begin reports whether a count is to begin now: it is due, and no other one runs.
+func (s *schedule) begin(now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	due := s.due
 	if s.hurried {
 		due = s.early
 	}
-	if s.counting || now >= s.last && now < due {
+	if s.counting || now.Before(due) {
 		return false
 	}
-	s.counting, s.hurried, s.last = true, false, now
+	s.counting, s.hurried, s.began = true, false, now
 	return true
 }
 
@@ -62,15 +61,15 @@ func (s *schedule) end(pause, least time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.counting = false
-	s.early, s.due = s.last+least.Milliseconds(), s.last+pause.Milliseconds()
+	s.early, s.due = s.began.Add(least), s.began.Add(pause)
 }
 
-// skip records that a call at now has counted.
-func (s *schedule) skip(now int64, pause, least time.Duration) {
+// skip records that a call has counted.
+func (s *schedule) skip(now time.Time, pause, least time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.hurried, s.last = false, now
-	s.early, s.due = now+least.Milliseconds(), now+pause.Milliseconds()
+	s.hurried, s.began = false, now
+	s.early, s.due = now.Add(least), now.Add(pause)
 }
 
 // hurry makes the next count due as soon as it may begin, also if one runs.
@@ -80,34 +79,25 @@ func (s *schedule) hurry() {
 	s.hurried = true
 }
 
-// learn keeps what a reply reported to a call at a time, as scripts have it. If the rate has changed, a
-// count is due. If the call has recounted the value, none is.
-func (p *protocol) learn(text string, rate, interval int64, perClient, recounted bool) {
+// learn keeps what a reply has reported. If the rate has changed, a count is due. If the call has recounted the value,
+// none is.
+func (p *protocol) learn(now time.Time, rate, interval int64, perClient, recounted bool) {
 	h := p.hint()
 	changed := h.setRate(rate, interval, perClient)
 	switch {
 	case recounted:
 		pause, least := recountPauses(rate, interval)
-		h.recounts.skip(timeOf(text), pause, least)
+		h.recounts.skip(now, pause, least)
 	case changed:
 		h.recounts.hurry()
 	}
 }
 
-// timeOf returns the time of a call from the argument of its script: the process's own, if the server's
-// clock dates the call.
-func timeOf(text string) int64 {
-	if now, err := strconv.ParseInt(text, 10, 64); err == nil {
-		return now
-	}
-	return time.Now().UnixMilli()
-}
-
-// recountIfDue counts the permits of the limiter in the background, if that is due at the time of a call.
-// Only Flush waits for it.
-func (p *protocol) recountIfDue(text string) {
+// recountIfDue counts the permits of the limiter in the background, if that is due after a reply. text is the time as an
+// argument of the script. Only Flush waits for the count.
+func (p *protocol) recountIfDue(replied time.Time, text string) {
 	h := p.hint()
-	if !h.recounts.begin(timeOf(text)) {
+	if !h.recounts.begin(replied) {
 		return
 	}
 	done := make(chan struct{})

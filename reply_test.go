@@ -87,13 +87,13 @@ func TestAnswer_ReplyOfAnotherShape_IsAnError(t *testing.T) {
 			"{0, 0, 10, 1000, 1, 7, 'gg=1', 0, 0}", "{0, 1, 10, 1000, 1, 7, 'gg', 'x', 0}", "{4, 1, 10, 1000, 1, 7, 'gg', 0, 0}",
 			"{0, 1, 10, 1000, 1, 7, 'gp 99', 0, 0}",
 			"{1, 'cursor', 1}", "{3, 0, 'rate', 'x'}", "{3, 6, 'rate', 'x'}", "{3, 1, 'rate', 'x', 'y'}", "{9}", "{-1}",
-			"{}", "'x'",
+			"{}", "'x'", "{6}", // the call names all keys
 		} {
 			reply, err := f.Conn.Do(t.Context(), f.Conn.B().Eval().Script("return "+text).Numkeys(0).Build()).ToMessage()
 			require.NoError(t, err)
 			one := engine.Ask{Permits: 1}
 			requests := []*engine.Request{{Ask: one}, {Ask: one}}
-			run := engine.Run{Call: redisx.Call{Args: []string{"7"}}}
+			run := engine.Run{Call: redisx.Call{Keys: l.protocol.keys[:], Args: []string{"7"}}}
 			again, err := l.protocol.Answer(&engine.Batch{Run: run, Requests: requests}, reply)
 			assert.ErrorContains(t, err, "unknown reply", text)
 			assert.False(t, again)

@@ -111,7 +111,7 @@ func (p *protocol) next(run *engine.Run, r *redisx.Reply, initial []redisx.Call)
 		return code, true, nil
 	case err != nil:
 		return code, false, err
-	case code == replyNeedsKeys:
+	case code == replyNeedsKeys && len(run.Keys) < len(p.keys):
 		p.hint().setPerClient()
 		if run.Keys = p.keys[:]; run.Script == waitScript { // a PerClient limiter has no waiters of other Clients
 			run.Script = acquireScript
@@ -127,7 +127,7 @@ func (p *protocol) next(run *engine.Run, r *redisx.Reply, initial []redisx.Call)
 // runInt runs a script that replies a number and changes the limiters with the changed keys.
 func (p *protocol) runInt(ctx context.Context, changed []string, script *redisx.Script, keys []string,
 	args ...string) (int64, error) {
-	message, err := engine.RunChange(ctx, p.client.engine, changed,
+	message, err := engine.Change(ctx, p.client.engine, changed,
 		func(ctx context.Context) (rueidis.RedisMessage, error) {
 			return p.eval(ctx, &engine.Run{Call: redisx.Call{Script: script, Keys: keys, Args: args}}, nil)
 		})

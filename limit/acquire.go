@@ -30,10 +30,14 @@ func (p *protocol) waiters() string {
 	for _, m := range p.members {
 		texts = append(texts, m.keys[0], m.settings) // of Redisson's layout, other keys are of one Client
 	}
-	key := redisx.Beside("waiters", texts...)
+	key := redisx.Beside(redisx.Waiters, texts...)
 	p.waitersKey.Store(&key)
 	return key
 }
+
+// lookEvery is how many denials there are for one call that looks at the expiry of its key. A brief reply to a denial
+// does not have it, and another program may have left the key without one.
+const lookEvery = 64
 
 // Prepare sets the call of the acquire script.
 func (p *protocol) Prepare(b *engine.Batch, now time.Time) {
@@ -41,7 +45,10 @@ func (p *protocol) Prepare(b *engine.Batch, now time.Time) {
 		b.Script, b.Keys = p.plan.waits, append(slices.Clip(p.keys), p.waiters())
 	}
 	total, detail := b.Wants()
-	detail = detail || p.plan.expires && p.plan.client.Engine.Looks.Due()
+	denials := &p.plan.client.Engine.BriefDenials
+	if n := denials.Load(); p.plan.expires && n >= lookEvery-1 && denials.CompareAndSwap(n, 0) {
+		detail = true
+	}
 	b.Args = append(b.Args[:0], strconv.FormatInt(total, 10))
 	if timed := p.plan.timed || b.Claim.ID != ""; timed || p.plan.epochs {
 		b.Args = p.plan.fixed(timed, p.plan.epochs, b.Args, now)
@@ -88,7 +95,7 @@ func callOf(b *engine.Batch) call {
 // fixed appends the time and the epoch of a call, if its script reads them.
 func (p *plan) fixed(timed, epochs bool, args []string, now time.Time) []string {
 	at := make([]byte, 0, 32)
-	if timed && !p.client.Engine.ServerTime() { // the program's clock may begin at the zero Time
+	if timed && !p.client.Engine.ServerTime { // the program's clock may begin at the zero Time
 		at = strconv.AppendInt(at, now.UnixMicro(), 10)
 	}
 	switch {
@@ -124,7 +131,7 @@ const fullFor = engine.LongestCall
 func (p *protocol) Answer(b *engine.Batch, message rueidis.RedisMessage) (again bool, err error) {
 	if message.IsInt64() { // -1: none was granted
 		if p.plan.expires {
-			p.plan.client.Engine.Looks.Count()
+			p.plan.client.Engine.BriefDenials.Add(1)
 		}
 		return false, nil
 	}
@@ -298,7 +305,7 @@ func (p *protocol) refund(ctx context.Context, permits int64, of grant) error {
 	if !has(p.members, "release") { // as of a Pause, or of Redisson's layout
 		return nil
 	}
-	_, err := engine.RunRefund(ctx, p.plan.client.Engine, p.dependsOn, p.returning(permits, of))
+	_, err := engine.Refund(ctx, p.plan.client.Engine, p.dependsOn, p.returning(permits, of))
 	if errors.Is(err, redisx.ErrRanBefore) {
 		return nil
 	}

@@ -78,16 +78,15 @@ func Join(limiters ...Joinable) *Limiter {
 
 // openMembers opens the limiter of members that have names and keys.
 func openMembers(client inside.Client, name string, members []member) *Limiter {
-	l := &Limiter{protocol: protocol{plan: planOf(client, members), name: name, members: members}}
+	l := &Limiter{protocol: protocol{name: name, members: members}}
 	l.sealed = inside.New((*handle)(l))
-	id := idOfPolicies
-	for _, m := range members {
-		l.protocol.keys = append(l.protocol.keys, m.keys...)
-		l.protocol.dependsOn = append(l.protocol.dependsOn, m.keys[0])
+	id, dependsOn := idOfPolicies, make([]string, len(members))
+	for i, m := range members {
+		l.protocol.keys, dependsOn[i] = append(l.protocol.keys, m.keys...), m.keys[0]
 		id, _ = extendID(id, keyPrefix{name: m.keys[0]}, "", m.settings)
 	}
-	l.crossSlot = client.SameSlot(l.protocol.keys...)
-	l.open(id)
+	l.follow(planOf(client, members), dependsOn)
+	l.calls.Name, l.calls.ID, l.crossSlot = name, id, client.SameSlot(l.protocol.keys...)
 	return l
 }
 

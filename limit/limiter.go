@@ -55,11 +55,11 @@ func New(client *rratelimiter.Client, name string, policies ...Policy) *Limiter 
 // name is "", it is the part of its key in braces: a text of its own would cost each call of a Keyed more.
 func (p *plan) open(l *Limiter, name string, prefix keyPrefix) {
 	if l.protocol.plan == nil {
-		l.protocol.plan = p
 		l.protocol.members, l.protocol.keys = append(l.oneMember[:0], p.members...), l.oneKey[:]
 		if len(p.members) > 1 {
 			l.protocol.keys = make([]string, len(p.members))
 		}
+		l.follow(p, l.protocol.keys)
 	}
 	id := idOfPolicies
 	for i := range l.protocol.members {
@@ -70,11 +70,18 @@ func (p *plan) open(l *Limiter, name string, prefix keyPrefix) {
 		}
 		m.name, m.keys = name, l.protocol.keys[i:i+1:i+1]
 	}
-	l.protocol.name, l.protocol.dependsOn = name, l.protocol.keys
+	l.protocol.name, l.calls.Name, l.calls.ID = name, name, id
 	if prefix.before == "" { // the name has braces
 		l.crossSlot = p.client.SameSlot(l.protocol.keys...)
 	}
-	l.open(id)
+}
+
+// follow has the calls of a limiter follow its plan. A change of one of the keys that it depends on, the first of each
+// member, ends its prefetches and denials.
+func (l *Limiter) follow(p *plan, dependsOn []string) {
+	l.protocol.plan, l.protocol.dependsOn = p, dependsOn
+	l.calls = engine.Limiter{Engine: p.client.Engine, Policy: p.kinds, DependsOn: dependsOn, Protocol: &l.protocol,
+		CanPrefetch: p.prefetches, Tick: p.tick}
 }
 
 // idOfPolicies begins the ID of a limiter. The first key of each member and its settings follow, with
@@ -88,16 +95,6 @@ func extendID(before string, prefix keyPrefix, suffix, settings string) (id, key
 	id = before + strconv.Itoa(length) + " " + prefix.before + prefix.name + prefix.after + suffix + " " + settings + "\n"
 	end := len(id) - len(settings) - len(" \n")
 	return id, id[end-length : end]
-}
-
-// open opens a limiter with its members. Its calls share those of limiters with the same ID. A change
-// of the first key of a member revokes its prefetches and denials.
-func (l *Limiter) open(id string) {
-	l.calls = engine.Limiter{
-		Engine: l.protocol.plan.client.Engine, ID: id, Name: l.protocol.name, Policy: l.protocol.plan.kinds,
-		DependsOn: l.protocol.dependsOn, Protocol: &l.protocol, CanPrefetch: l.protocol.plan.prefetches,
-		Tick: l.protocol.plan.tick,
-	}
 }
 
 // failed returns a limiter whose calls fail.

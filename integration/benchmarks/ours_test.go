@@ -84,7 +84,7 @@ func observer() rratelimiter.Option {
 	return rratelimiter.WithObserver(&rratelimiter.Observer{
 		Decision:  func(_ context.Context, d rratelimiter.DecisionInfo) { countIf(d.Err != nil || d.Permits < 1) },
 		RedisCall: func(_ context.Context, c rratelimiter.RedisCallInfo) { countIf(c.Err != nil || c.Requests < 1) },
-		Waiting:   func(_ context.Context, w rratelimiter.WaitingInfo) { countIf(w.Length < 0) },
+		Waiting:   func(_ context.Context, w rratelimiter.WaitingInfo) { countIf(w.Change == 0) },
 	})
 }
 

@@ -2,8 +2,6 @@ package engine
 
 import (
 	"cmp"
-	"hash/maphash"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -11,6 +9,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/rratelimiter/rratelimiter/internal/hold"
 	"github.com/rratelimiter/rratelimiter/internal/receipt"
 )
 
@@ -27,11 +26,9 @@ const (
 // goroutine that sends it; the entry still guards the states of the requests. The batch of a lone call has no entry.
 type Batch struct {
 	Requests []*Request
-	Ordered  bool          // the call of a queue: if a request is denied, those behind it are denied too
-	Full     bool          // all answers have all fields
-	Backdate time.Duration // of an Ordered batch: how far back grants may be dated, since the callers waited then
-	Claim    Claim         // of an Ordered batch
-	Prefetch Prefetch      // for later callers
+	Full     bool     // all answers have all fields
+	Prefetch Prefetch // for later callers
+	QueueCall
 
 	Run // set by Protocol.Prepare
 
@@ -41,33 +38,15 @@ type Batch struct {
 
 	Replied    time.Time      // when the last reply arrived
 	repliedOwn time.Time      // the same by the clock that the program set, if any, without a monotonic reading
-	revokes    uint64         // of the prefetches when it was sent
-	info       *RedisCallInfo // that is not reported yet; nil without an Observer of calls
+	callInfo   *RedisCallInfo // that is not reported yet; nil without an Observer of calls
 	err        error          // of the call
 	BatchResult
-}
-
-// Claim is what a call for waiters says of their Client, since the Clients with waiters share the permits of
-// a limiter.
-type Claim struct {
-	ID   string        // of the queue; "" for a call that does not say it
-	Late time.Duration // how late the next call may be
-	Rest int64         // the permits of the waiters that are not in the call
-}
-
-// Rivals is what a reply says of the waiters of other Clients.
-type Rivals struct {
-	Others bool          // there are some
-	Slow   time.Duration // how late the calls of the Client may be for which permits are held; 0 if none are
-	Moved  time.Duration // how much later than by its arguments the call was dated
 }
 
 // BatchResult is the result of the call of a batch.
 type BatchResult struct {
 	knowledge
-	Reply  rueidis.RedisMessage // for Protocol.Receipt
-	Rivals Rivals
-	Turn   bool // the lag of the Forecast is a turn of other programs: a deadline of a waiter does not shorten it
+	Reply rueidis.RedisMessage // for Protocol.Receipt
 
 	// Unknown reports that the call has failed after it may have run, so what it granted is unknown.
 	Unknown bool
@@ -77,7 +56,7 @@ type BatchResult struct {
 	Granted     int64      // the permits of all granted requests, Lost included
 }
 
-// Wants returns the permits that all requests can be granted, and whether a request needs more than
+// Wants returns the permits that all requests can be granted, and whether a request needs more of its Decision than
 // Allowed.
 func (b *Batch) Wants() (permits int64, detail bool) {
 	detail = b.Full
@@ -181,29 +160,50 @@ func Runs(requests []*Request) string {
 	return string(text)
 }
 
-// Prefetch is permits that one call takes in advance. Until the prefetch ends, this process grants them
-// without a call. The script dates them at the end of the prefetch, so that each permit stays taken
-// for an interval after its last possible use.
-type Prefetch struct {
-	// The request.
-	Permits int64
-	Span    time.Duration // the longest duration; 0 for no prefetch
-
-	// The reply.
-	Granted int64         // 0 for none
-	Lasts   time.Duration // at most Span
-	Limit   int64         // as in an Answer
-	Free    int64         // permits that are free in Redis
-	Reset   time.Duration // from the call until all permits are free
-	Parts   []Decision    // of each part, for an Ask with Each; nil without parts
-	Refund  receipt.Refund
-
-	came   time.Time // when the reply came
-	number uint64    // in the order of the replies, from 1
+// Ask is a caller's request for permits.
+type Ask struct {
+	Permits int64 // the fewest that are granted
+	UpTo    int64 // if it is above Permits, the most: as many as are free
+	Detail  bool  // all fields of the Decision, not only Allowed
+	Each    bool  // Result.Parts too
+	Receipt bool  // Result.Refund and Result.Hold too
 }
 
 // Most returns the largest number of permits that can be granted.
 func (a Ask) Most() int64 { return max(a.Permits, a.UpTo) }
+
+// Decision is the decision on a request.
+type Decision struct {
+	Allowed    bool
+	Limit      int64
+	Remaining  int64
+	RetryAfter time.Duration
+	ResetAfter time.Duration
+}
+
+// Result is the answer to an Ask.
+type Result struct {
+	Decision
+	Granted int64      // permits
+	Parts   []Decision // of each part of the limiter, for an Ask with Each
+	From    Source
+
+	// Of the receipt for the granted permits; nil if the Protocol has none.
+	Refund receipt.Refund
+	Hold   *hold.Hold
+
+	deducted time.Time // the permits of prefetches that had arrived by then are not in Remaining
+}
+
+// Source is where a decision was made.
+type Source uint8
+
+// The sources.
+const (
+	FromRedis Source = iota
+	FromMemory
+	FromPrefetch
+)
 
 // Request is one caller's request for permits, and later its result. Protocol.Answer sets the result
 // and Err.
@@ -212,9 +212,9 @@ type Request struct {
 	Result
 	Err error
 
-	state atomic.Int32   // one of the states below
-	batch *Batch         // that it is part of; nil for a waiter and a lone request; guarded by the entry
-	info  *RedisCallInfo // that this caller reports, or nil
+	state    atomic.Int32   // one of the states below
+	batch    *Batch         // that it is part of; nil for a waiter and a lone request; guarded by the entry
+	callInfo *RedisCallInfo // that this caller reports, or nil
 }
 
 // The states of a request. The end of its call and a caller that leaves may meet: the first of the two
@@ -241,74 +241,4 @@ func (r *Request) finish(err error) (lost bool) {
 			return false
 		}
 	}
-}
-
-// seed is that of all hashes of IDs and keys.
-var seed = maphash.MakeSeed()
-
-// activities counts the lone calls and the entries, by a hash of their IDs. crowdedBit is set beside that number
-// if the last shared call of a limiter had several callers, or was not its only call. Then callers
-// share calls at once.
-type activities [1 << 14]atomic.Int32
-
-const crowdedBit = 1 << 30
-
-// counterOf returns the counter of an ID. Few others have the same.
-func (a *activities) counterOf(id string) *atomic.Int32 {
-	return &a[maphash.String(seed, id)%uint64(len(a))]
-}
-
-// Looks decides which calls look at the expiry of their key: one denial in 64 does.
-type Looks struct{ denials atomic.Int32 }
-
-const lookEvery = 64
-
-// Count counts a denial whose reply has no expiry.
-func (n *Looks) Count() { n.denials.Add(1) }
-
-// Due reports whether a call has to look at the expiry of its key.
-func (n *Looks) Due() bool {
-	denials := n.denials.Load()
-	return denials >= lookEvery-1 && n.denials.CompareAndSwap(denials, 0)
-}
-
-// A yield in a busy process lasts until all of its goroutines have run. If it brings no caller, the
-// process is busy with other work, and calls stop yielding for a while.
-const (
-	longestYield  = 5 * time.Millisecond // a yield that lasts longer shows that the process is busy
-	skippedYields = 1000                 // calls that do not yield then
-)
-
-// yields lets callers join a call that is about to be sent.
-type yields struct {
-	skips atomic.Int64 // calls that do not yield, since the process is busy
-}
-
-// collect yields as long as each yield brings callers, until there are enough.
-func (y *yields) collect(enough int, callers func() int) {
-	for before := 0; before < enough && y.yield(callers); {
-		now := callers()
-		if now == before {
-			return
-		}
-		before = now
-	}
-}
-
-// yield lets other goroutines run, and reports whether the process is not too busy for that. Whether others join the
-// call of a queue is not counted: callers is nil.
-func (y *yields) yield(callers func() int) bool {
-	if y.skips.Load() > 0 {
-		y.skips.Add(-1)
-		return false
-	}
-	start := time.Now()
-	runtime.Gosched()
-	if time.Since(start) <= longestYield {
-		return true
-	}
-	if callers == nil || callers() == 1 {
-		y.skips.Store(skippedYields)
-	}
-	return false
 }

@@ -56,13 +56,13 @@ func (l *Limiter) attempt(ctx context.Context, b *Batch) error {
 	g := l.Engine
 	now := time.Now()
 	b.Sent, b.begins, b.Full = now, now, g.denials != nil
-	if g.ownClock || g.now == nil {
+	if g.ownClock || g.ServerTime {
 		now = g.Now()
 	}
 	l.Protocol.Prepare(b, now)
 	if g.hooked {
 		b.dated, b.version = now.Truncate(l.Tick), g.changes.versionOf(l.DependsOn)
-		l.beginCall(b)
+		l.beginCallInfo(b)
 	}
 	for calls := 1; ; calls++ {
 		b.Unknown = true // until there is an answer: the Redis client or a clock may panic
@@ -84,7 +84,7 @@ func (l *Limiter) attempt(ctx context.Context, b *Batch) error {
 		if err != nil {
 			return l.Protocol.Explain(ctx, err)
 		}
-		if g.now == nil {
+		if g.ServerTime {
 			// The server read its clock before now, so permits are free by the time of the forecast, or
 			// earlier.
 			b.begins = b.Replied
@@ -185,8 +185,8 @@ func (l *Limiter) finishRequests(b *Batch) {
 			l.Protocol.Hold(b, i, r.Most()).ReturnUnknown()
 		}
 	}
-	if b.info != nil {
-		b.finishCall()
+	if b.callInfo != nil {
+		b.finishCallInfo()
 	}
 	if b.Granted == 0 {
 		return
@@ -202,34 +202,34 @@ func (l *Limiter) finishRequests(b *Batch) {
 	}
 }
 
-// beginCall records the beginning of a call for the Observer. A batch is sent again while its slot moves.
-func (l *Limiter) beginCall(b *Batch) {
+// beginCallInfo records the beginning of a call for the Observer. A batch is sent again while its slot moves.
+func (l *Limiter) beginCallInfo(b *Batch) {
 	if o := l.Engine.observer; o == nil || o.RedisCall == nil {
 		return
 	}
-	if b.info == nil {
-		b.info = &RedisCallInfo{Limiter: l, began: b.Sent}
+	if b.callInfo == nil {
+		b.callInfo = &RedisCallInfo{Limiter: l, began: b.Sent}
 	}
 	permits, _ := b.Wants()
-	b.info.Requests, b.info.Permits = len(b.Requests), permits
+	b.callInfo.Requests, b.callInfo.Permits = len(b.Requests), permits
 }
 
-// finishCall sets the result of a batch's call, and has the first caller report it that has not left. The answers are
+// finishCallInfo sets the result of a batch's call. The first caller that has not left is to report it. The answers are
 // final and the entry, if there is one, is locked.
-func (b *Batch) finishCall() {
-	b.info.Initial = b.initialized > 0
-	b.info.finish(b.Prefetch.Granted, b.err)
+func (b *Batch) finishCallInfo() {
+	b.callInfo.Initial = b.initialized > 0
+	b.callInfo.finish(b.Prefetch.Granted, b.err)
 	for _, r := range b.Requests {
 		if r.state.Load() == answered {
-			r.info = b.takeCall()
+			r.callInfo = b.takeCallInfo()
 			return
 		}
 	}
 }
 
-// takeCall returns the call of a batch that is still to be reported, if any.
-func (b *Batch) takeCall() (c *RedisCallInfo) {
-	c, b.info = b.info, nil
+// takeCallInfo returns the call of a batch that is still to be reported, if any.
+func (b *Batch) takeCallInfo() (c *RedisCallInfo) {
+	c, b.callInfo = b.callInfo, nil
 	return c
 }
 
@@ -237,10 +237,10 @@ func (b *Batch) takeCall() (c *RedisCallInfo) {
 func (l *Limiter) takeResult(ctx context.Context, r *Request, result *Result) error {
 	err := r.Err
 	*result = r.Result // before a hook, which may panic
-	if r.info != nil {
-		r.info.report(ctx, l)
+	if r.callInfo != nil {
+		r.callInfo.report(ctx, l)
 	}
-	r.Ask, r.Result, r.Err, r.batch, r.info = Ask{}, Result{}, nil, nil, nil
+	r.Ask, r.Result, r.Err, r.batch, r.callInfo = Ask{}, Result{}, nil, nil, nil
 	return err
 }
 

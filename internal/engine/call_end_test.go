@@ -89,7 +89,7 @@ func (l *fake) setPrefetches(returns ...receipt.Refund) {
 	e.prefetches.active = nil
 	for _, back := range returns {
 		e.prefetches.active = append(e.prefetches.active,
-			activePrefetch{Prefetch{Lasts: time.Second, Refund: back}, 1, time.Now()})
+			Prefetch{Lasts: time.Second, Refund: back, unused: 1, sent: time.Now()})
 	}
 }
 

@@ -37,13 +37,13 @@ func (d *denial) remains(now time.Time) time.Duration {
 }
 
 // slotsOf returns the slots of an ID. Few others have the same.
-func (a *denials) slotsOf(id string) *[sameHash]atomic.Pointer[denial] {
-	return &a.slots[maphash.String(seed, id)%uint64(len(a.slots))]
+func (t *denials) slotsOf(id string) *[sameHash]atomic.Pointer[denial] {
+	return &t.slots[maphash.String(seed, id)%uint64(len(t.slots))]
 }
 
 // get returns the denial of an ID, or nil.
-func (a *denials) get(id string) *denial {
-	slots := a.slotsOf(id)
+func (t *denials) get(id string) *denial {
+	slots := t.slotsOf(id)
 	for i := range slots {
 		if d := slots[i].Load(); d != nil && d.id == id {
 			return d
@@ -53,52 +53,52 @@ func (a *denials) get(id string) *denial {
 }
 
 // store stores a denial, unless that of a later call is there. The oldest one leaves if there is no place for it.
-func (a *denials) store(d *denial, remains time.Duration) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if other := a.get(d.id); other != nil && other.Sent.After(d.Sent) {
+func (t *denials) store(d *denial, remains time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if other := t.get(d.id); other != nil && other.Sent.After(d.Sent) {
 		return
 	}
-	slots, moves := a.slotsOf(d.id), d
+	slots, moves := t.slotsOf(d.id), d
 	for i := range slots {
 		if moves = slots[i].Swap(moves); moves == nil || moves.id == d.id {
 			break
 		}
 	}
-	if !a.sweeping {
-		a.sweeping = true
-		time.AfterFunc(max(remains, sweepEvery), a.sweep)
+	if !t.sweeping {
+		t.sweeping = true
+		time.AfterFunc(max(remains, sweepEvery), t.sweep)
 	}
 }
 
 // drop removes a denial, unless a newer one has replaced it.
-func (a *denials) drop(d *denial) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	slots := a.slotsOf(d.id)
+func (t *denials) drop(d *denial) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	slots := t.slotsOf(d.id)
 	for i := range slots {
 		slots[i].CompareAndSwap(d, nil)
 	}
 }
 
 // sweep removes the denials that have ended by the clock of the process.
-func (a *denials) sweep() {
+func (t *denials) sweep() {
 	now, next := time.Now(), Never
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for i := range a.slots {
-		for place := range a.slots[i] {
-			if d := a.slots[i][place].Load(); d == nil {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i := range t.slots {
+		for place := range t.slots[i] {
+			if d := t.slots[i][place].Load(); d == nil {
 				continue
 			} else if remains := d.remains(now); remains > 0 {
 				next = min(next, remains)
 			} else {
-				a.slots[i][place].Store(nil)
+				t.slots[i][place].Store(nil)
 			}
 		}
 	}
-	if a.sweeping = next < Never; a.sweeping {
-		time.AfterFunc(max(next, sweepEvery), a.sweep)
+	if t.sweeping = next < Never; t.sweeping {
+		time.AfterFunc(max(next, sweepEvery), t.sweep)
 	}
 }
 
@@ -154,7 +154,7 @@ func (l *Limiter) since(k *knowledge) (since, age time.Duration) {
 	g, now := l.Engine, time.Now()
 	age = elapsed(k.Sent, now)
 	switch {
-	case g.ServerTime():
+	case g.ServerTime:
 		return age + l.Tick, age // the script rounds the time down
 	case g.ownClock:
 		now = g.now()

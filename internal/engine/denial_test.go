@@ -136,8 +136,8 @@ func TestDenial_ServerTime_EndsBeforeTheServerCouldGrant(t *testing.T) {
 	})
 }
 
-// TestDenials_PlacesAreTaken_OldestLeaves: few IDs have the same places.
-func TestDenials_PlacesAreTaken_OldestLeaves(t *testing.T) {
+// TestDenials_SlotsAreTaken_OldestLeaves: few IDs have the same slots.
+func TestDenials_SlotsAreTaken_OldestLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := New(Settings{Denials: time.Hour})
 		var ids []string

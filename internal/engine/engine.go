@@ -45,12 +45,13 @@ import (
 // flight, while permits are prefetched, and while a denial is cached. No goroutine outlives the last
 // command to Redis, refunds included, by more than 100 ms.
 type Engine struct {
-	Nodes  *redisx.Nodes
-	Keeper hold.Keeper // of the permits that requests hold
-	Looks  Looks       // of the denials of all limiters
+	Nodes        *redisx.Nodes
+	Keeper       hold.Keeper  // of the permits that requests hold
+	ServerTime   bool         // the server's clock dates calls
+	BriefDenials atomic.Int32 // of package limit, since a call has last looked at the expiry of its key
 
 	redis    rueidis.Client
-	now      func() time.Time // nil: the server's clock
+	now      func() time.Time // nil with ServerTime
 	ownClock bool             // the program set now, which may panic
 	prefetch time.Duration    // for which permits are prefetched; 0: never
 
@@ -60,7 +61,7 @@ type Engine struct {
 	callTime  callTime
 	denials   *denials     // nil without a denial cache
 	changes   *changes     // nil without denials and prefetches
-	observer  *observer    // nil without an Observer
+	observer  *Observer    // nil without a hook
 	queueSeed maphash.Seed // of the names of its queues: those of another Engine differ, also at the same address
 
 	unclaimed atomic.Bool // calls have no Claim
@@ -84,15 +85,15 @@ type Settings struct {
 
 // New returns an Engine. It sends nothing.
 func New(s Settings) *Engine {
-	g := &Engine{redis: s.Redis, now: s.Now, ownClock: s.Now != nil && !s.ServerTime, prefetch: s.Prefetch,
-		observer: newObserver(s.Observer), queueSeed: maphash.MakeSeed()}
+	g := &Engine{Nodes: redisx.NewNodes(s.Redis), ServerTime: s.ServerTime, redis: s.Redis, prefetch: s.Prefetch,
+		queueSeed: maphash.MakeSeed()}
 	switch {
 	case s.ServerTime:
-		g.now = nil
 	case s.Now == nil:
 		g.now = time.Now
+	default:
+		g.now, g.ownClock = s.Now, true
 	}
-	g.Nodes = redisx.NewNodes(s.Redis)
 	g.requests.New = func() any { return new(Request) }
 	g.batches.New = func() any { return new(Batch) }
 	g.lone.New = func() any { return &Batch{Requests: []*Request{new(Request)}, done: make(chan struct{}, 1)} }
@@ -102,8 +103,11 @@ func New(s Settings) *Engine {
 	if s.Denials > 0 || s.Prefetch > 0 {
 		g.changes = new(changes)
 	}
+	if o := s.Observer; o != nil && (o.Decision != nil || o.RedisCall != nil || o.Waiting != nil || o.Places != nil) {
+		g.observer = o
+	}
 	if o := g.observer; o != nil && o.Places != nil {
-		g.Keeper.Changed = func(name string, change int) { o.Places(Places{Name: name, Change: change}) }
+		g.Keeper.Changed = func(name string, change int) { o.Places(PlacesInfo{Name: name, Change: change}) }
 	}
 	g.hooked = g.prefetch > 0 || g.denials != nil || g.observer != nil
 	return g
@@ -119,14 +123,11 @@ func (g *Engine) Cluster() bool {
 
 // Now returns the time of a call, or the zero Time if the server's clock is used.
 func (g *Engine) Now() time.Time {
-	if g.now == nil {
+	if g.ServerTime {
 		return time.Time{}
 	}
 	return g.now()
 }
-
-// ServerTime reports whether the server's clock is used.
-func (g *Engine) ServerTime() bool { return g.now == nil }
 
 // Limiter is a limiter as the engine sees it. Limiters with one ID share their calls. An ID begins
 // with the kind of its limiter and a space, so that limiters of two kinds never share an ID.
@@ -137,7 +138,7 @@ type Limiter struct {
 	ID          string
 	Name        string   // in errors
 	Policy      string   // for an Observer
-	DependsOn   []string // the keys whose changes affect it, at least one: see RunChange
+	DependsOn   []string // the keys whose changes affect it, at least one: see Change
 	Protocol    Protocol
 	CanPrefetch bool          // its script can prefetch permits
 	Tick        time.Duration // the precision of the time in its calls

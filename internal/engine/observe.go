@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"sync"
 	"time"
 )
 
@@ -11,8 +10,8 @@ import (
 type Observer struct {
 	Decision  func(context.Context, DecisionInfo)
 	RedisCall func(context.Context, RedisCallInfo)
-	Waiting   func(context.Context, Waiting)
-	Places    func(Places)
+	Waiting   func(context.Context, WaitingInfo)
+	Places    func(PlacesInfo)
 }
 
 // DecisionInfo is the result of a call for permits.
@@ -38,50 +37,23 @@ type RedisCallInfo struct {
 	began time.Time
 }
 
-// Waiting is a change of the number of waiters of a limiter.
-type Waiting struct {
-	Limiter        *Limiter
-	Change, Length int
+// WaitingInfo is a change of the number of waiters of a limiter.
+type WaitingInfo struct {
+	Limiter *Limiter
+	Change  int
 }
 
-// Places is a change of the places of an InFlight.
-type Places struct {
+// PlacesInfo is a change of the places of an InFlight.
+type PlacesInfo struct {
 	Name    string // of the InFlight
 	Change  int    // of those that the Client holds
 	Expired int    // that a call has removed, since their leases have ended
 }
 
-// observer is an Observer with its state in an Engine.
-type observer struct {
-	Observer
-
-	mu      sync.Mutex
-	waiting map[string]int // waiters by ID, if there are any
-}
-
-// newObserver returns nil for an Observer without functions.
-func newObserver(o *Observer) *observer {
-	if o == nil || o.Decision == nil && o.RedisCall == nil && o.Waiting == nil && o.Places == nil {
-		return nil
-	}
-	return &observer{Observer: *o, waiting: make(map[string]int)}
-}
-
-// count adds to the number of waiters of an ID, and returns it.
-func (o *observer) count(id string, more int) int {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	n := o.waiting[id] + more
-	if o.waiting[id] = n; n == 0 {
-		delete(o.waiting, id)
-	}
-	return n
-}
-
 // Observation observes a call for permits. The zero Observation reports nothing.
 type Observation struct {
 	DecisionInfo
-	observer *observer
+	observer *Observer
 	began    time.Time
 }
 
@@ -113,7 +85,7 @@ func (l *Limiter) ReportDenial(ctx context.Context, permits int64, err error) {
 // ReportExpired reports places that a call has removed, on a goroutine of its own: the hook may block.
 func (g *Engine) ReportExpired(name string, places int) {
 	if o := g.observer; o != nil && o.Places != nil && places > 0 {
-		go o.Places(Places{Name: name, Expired: places})
+		go o.Places(PlacesInfo{Name: name, Expired: places})
 	}
 }
 
@@ -126,11 +98,8 @@ func (v *Observation) wait(ctx context.Context, wait func() (waited bool, err er
 		return err
 	}
 	if o.Waiting != nil {
-		report := func(change int) {
-			o.Waiting(ctx, Waiting{Limiter: v.Limiter, Change: change, Length: o.count(v.Limiter.ID, change)})
-		}
-		defer report(-1)
-		report(1)
+		defer o.Waiting(ctx, WaitingInfo{Limiter: v.Limiter, Change: -1})
+		o.Waiting(ctx, WaitingInfo{Limiter: v.Limiter, Change: 1})
 	}
 	began := time.Now()
 	waited, err := wait()

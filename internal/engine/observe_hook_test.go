@@ -33,7 +33,7 @@ func TestObserver_HookFails_OnlyItsCallerIsAffected(t *testing.T) {
 					l := f.open(Settings{Observer: &Observer{
 						Decision:  func(context.Context, DecisionInfo) { called("Decision") },
 						RedisCall: func(context.Context, RedisCallInfo) { called("RedisCall") },
-						Waiting: func(_ context.Context, w Waiting) {
+						Waiting: func(_ context.Context, w WaitingInfo) {
 							length.Add(int64(w.Change))
 							called(map[int]string{1: "Waiting", -1: "Waiting ends"}[w.Change])
 						},
@@ -119,7 +119,7 @@ func TestObserver_HookWithoutACallerPanics_EndsTheProgram(t *testing.T) {
 					panic("no hook for RedisCall")
 				}
 			},
-			Places: func(Places) { panic("no hook for Places") },
+			Places: func(PlacesInfo) { panic("no hook for Places") },
 		}}, 1, time.Second)
 		caller := context.WithValue(t.Context(), callerKey{}, 1)
 		f.RequireTrue(l.TryAcquire(caller, 1))

@@ -22,7 +22,7 @@ type events struct {
 	decisions []DecisionInfo
 	calls     []RedisCallInfo
 	alone     atomic.Int64 // calls that a goroutine without a caller reported
-	waiting   []Waiting
+	waiting   []WaitingInfo
 }
 
 // observer returns an Observer that records its calls. It requires the contexts of the callers.
@@ -43,7 +43,7 @@ func (o *events) observer(t testing.TB) *Observer {
 			c.began = time.Time{}
 			o.calls = append(o.calls, c)
 		},
-		Waiting: func(ctx context.Context, w Waiting) {
+		Waiting: func(ctx context.Context, w WaitingInfo) {
 			o.mu.Lock()
 			defer o.mu.Unlock()
 			assert.NotNil(t, ctx.Value(callerKey{}), "the context is the caller's")
@@ -53,7 +53,7 @@ func (o *events) observer(t testing.TB) *Observer {
 }
 
 // all returns the calls since it was last called.
-func (o *events) all() (decisions []DecisionInfo, calls []RedisCallInfo, waiting []Waiting) {
+func (o *events) all() (decisions []DecisionInfo, calls []RedisCallInfo, waiting []WaitingInfo) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	decisions, calls, waiting = o.decisions, o.calls, o.waiting
@@ -97,8 +97,8 @@ func TestObserver_Decisions_AreEachReportedOnce(t *testing.T) {
 							assert.Empty(f, calls)
 						}
 						if way.waits {
-							assert.Equal(f, []Waiting{
-								{Limiter: &l.Limiter, Change: 1, Length: 1}, {Limiter: &l.Limiter, Change: -1},
+							assert.Equal(f, []WaitingInfo{
+								{Limiter: &l.Limiter, Change: 1}, {Limiter: &l.Limiter, Change: -1},
 							}, waiting)
 						} else {
 							assert.Empty(f, waiting)
@@ -193,7 +193,7 @@ func TestObserver_NoHooks_NothingIsReported(t *testing.T) {
 		for _, o := range []*Observer{
 			{Decision: func(context.Context, DecisionInfo) { seen.Add(1) }},
 			{RedisCall: func(context.Context, RedisCallInfo) { seen.Add(1) }},
-			{Waiting: func(context.Context, Waiting) { seen.Add(1) }},
+			{Waiting: func(context.Context, WaitingInfo) { seen.Add(1) }},
 		} {
 			l := open(New(Settings{Redis: f.Conn, Observer: o}), "limiter", 100, time.Hour)
 			f.RequireGranted(l, 1)
@@ -202,18 +202,5 @@ func TestObserver_NoHooks_NothingIsReported(t *testing.T) {
 			require.NoError(t, err)
 		}
 		assert.EqualValues(t, 2+3+2, seen.Load())
-	})
-}
-
-func TestObserver_Waiting_HasTheLengthOfTheQueue(t *testing.T) {
-	observed(t, Settings{}, 2, time.Second, func(ctx context.Context, f *fixture, l *fake, o *events) {
-		_, errs := redistest.Crowd(6, func(int) (any, error) { return nil, l.Acquire(ctx, 1) })
-		require.Equal(f, make([]error, 6), errs)
-		_, _, waiting := o.all()
-		var lengths []int
-		for _, w := range waiting {
-			lengths = append(lengths, w.Change*w.Length)
-		}
-		assert.ElementsMatch(f, []int{1, 2, 3, 4, 5, 6, -5, -4, -3, -2, -1, 0}, lengths)
 	})
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // prefetched returns a limiter without a Redis, and its entry with prefetches.
-func prefetched(prefetches ...activePrefetch) (*Limiter, *entry) {
+func prefetched(prefetches ...Prefetch) (*Limiter, *entry) {
 	l := named(New(Settings{Prefetch: time.Hour}), "name")
 	l.CanPrefetch = true
 	e := l.Engine.registry.lockEntry(l.ID)
@@ -30,15 +30,15 @@ func sentNow() BatchResult { return BatchResult{knowledge: knowledge{Sent: time.
 func TestPrefetch_TimerIsLate_IsNotUsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, left := range []time.Duration{0, 1} {
-			l, e := prefetched(activePrefetch{Prefetch{Lasts: time.Hour + left}, 2, time.Now().Add(-time.Hour)})
-			h := e.prefetches
-			h.fetch = new(transfer)
+			l, e := prefetched(Prefetch{Lasts: time.Hour + left, unused: 2, sent: time.Now().Add(-time.Hour)})
+			s := e.prefetches
+			s.fetch = new(transfer)
 			assert.Equal(t, left > 0, l.fromPrefetch(Ask{Permits: 1}, new(Result)))
 			q := &queue{}
 			q.waiters.push(&waiter{Request: Request{Ask: Ask{Permits: 1}}})
-			assert.Equal(t, left > 0, h.serve(q) != nil)
+			assert.Equal(t, left > 0, s.serve(q) != nil)
 			if left > 0 {
-				assert.Zero(t, h.active[0].unused)
+				assert.Zero(t, s.active[0].unused)
 			}
 		}
 	})
@@ -51,13 +51,13 @@ func TestPrefetch_SeveralPrefetches_NumbersAreOfTheNewest(t *testing.T) {
 		parts := []Decision{{Allowed: true, Limit: 1000, Remaining: 850, ResetAfter: time.Minute},
 			{Allowed: true, Limit: 900, Remaining: 7, ResetAfter: time.Minute}}
 		l, e := prefetched(
-			activePrefetch{Prefetch{Lasts: time.Hour, Limit: 1000, Free: 900, Reset: time.Minute}, 20,
-				now.Add(-10 * time.Second)},
-			activePrefetch{Prefetch{Lasts: time.Hour, Limit: 1000, Free: 850, Reset: time.Minute, Parts: parts}, 50,
-				now.Add(-time.Second)},
+			Prefetch{Lasts: time.Hour, Limit: 1000, Free: 900, Reset: time.Minute, unused: 20,
+				sent: now.Add(-10 * time.Second)},
+			Prefetch{Lasts: time.Hour, Limit: 1000, Free: 850, Reset: time.Minute, Parts: parts, unused: 50,
+				sent: now.Add(-time.Second)},
 		)
-		h := e.prefetches
-		h.newest, h.free, h.taken, h.fetch = h.active[1], 848, 2, new(transfer)
+		s := e.prefetches
+		s.newest, s.free, s.taken, s.fetch = s.active[1], 848, 2, new(transfer)
 		var answer Result
 		require.True(t, l.fromPrefetch(Ask{Permits: 3, Detail: true}, &answer))
 		assert.Equal(t, Decision{Allowed: true, Limit: 1000, Remaining: 848 + 17 + 50, ResetAfter: 59 * time.Second},
@@ -74,23 +74,22 @@ func TestPrefetch_SeveralPrefetches_NumbersAreOfTheNewest(t *testing.T) {
 func TestPrefetch_OnePartRefills_OtherHasNoMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, e := prefetched()
-		h := e.prefetches
-		h.fetch = h.transfers().begin(l.DependsOn)
+		s := e.prefetches
+		s.fetch = s.limiter.Engine.transfers.begin(l.DependsOn)
 		store := func(b *Batch, free int64) {
 			b.Sent, b.Forecast = time.Now(), &view{free: free}
 			time.Sleep(time.Millisecond)
-			h.store(b)
+			s.store(b)
 		}
 		store(&Batch{Prefetch: Prefetch{Span: time.Hour, Lasts: time.Hour, Granted: 4,
 			Parts: []Decision{{Limit: 10}, {Limit: 1000, Remaining: 500}}}}, 0)
 		store(&Batch{BatchResult: BatchResult{Granted: 5}}, 5)
-		assert.EqualValues(t, 500-5+4, h.parts(time.Now())[1].Remaining)
+		assert.EqualValues(t, 500-5+4, s.parts(time.Now())[1].Remaining)
 	})
 }
 
 // TestPrefetch_Demand_IsThatOfTheLastSpan: as far as two counts show.
 func TestPrefetch_Demand_IsThatOfTheLastSpan(t *testing.T) {
-	l := named(New(Settings{Prefetch: 10 * time.Millisecond}), "name")
 	now := time.Now()
 	for _, test := range []struct {
 		turned, later time.Duration // before and after now, when 100 more were requested
@@ -103,15 +102,14 @@ func TestPrefetch_Demand_IsThatOfTheLastSpan(t *testing.T) {
 		{15 * time.Millisecond, 20 * time.Millisecond, 0},
 		{25 * time.Millisecond, 0, 100},
 	} {
-		h := &prefetchSet{limiter: l, demanded: 300, spanBegan: now.Add(-test.turned)}
-		h.countDemand(now, 100)
-		assert.Equal(t, test.demand, h.demand(now.Add(test.later)), "%+v", test)
+		s := &prefetchSet{span: 10 * time.Millisecond, demanded: 300, spanBegan: now.Add(-test.turned)}
+		s.countDemand(now, 100)
+		assert.Equal(t, test.demand, s.demand(now.Add(test.later)), "%+v", test)
 	}
 }
 
 func TestPrefetch_RunsOut_NextIsFetchedBefore(t *testing.T) {
 	const span = 100 * time.Millisecond
-	l := named(New(Settings{Prefetch: span}), "name")
 	now := time.Now()
 	for _, test := range []struct {
 		left  int64
@@ -125,9 +123,9 @@ func TestPrefetch_RunsOut_NextIsFetchedBefore(t *testing.T) {
 		{left: 500, old: 98 * time.Millisecond, out: true},
 		{left: 1, fetch: new(transfer)},
 	} {
-		h := &prefetchSet{limiter: l, demanded: 1000, spanBegan: now, roundTrip: time.Millisecond, fetch: test.fetch}
-		s := &activePrefetch{Prefetch{Lasts: span}, test.left, now.Add(-test.old)}
-		assert.Equal(t, test.out, h.runsOut(s, now, s.remains(now)), "%+v", test)
+		s := &prefetchSet{span: span, demanded: 1000, spanBegan: now, roundTrip: time.Millisecond, fetch: test.fetch}
+		p := &Prefetch{Lasts: span, unused: test.left, sent: now.Add(-test.old)}
+		assert.Equal(t, test.out, s.runsOut(p, now, p.remains(now)), "%+v", test)
 	}
 }
 
@@ -147,14 +145,14 @@ func TestPrefetch_CannotBeUsed_IsReturned(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			l, e := prefetched()
-			h := e.prefetches
-			h.demanded = 130
+			s := e.prefetches
+			s.demanded = 130
 			b := &Batch{BatchResult: sentNow(), Requests: []*Request{{Ask: Ask{Permits: 30}}}}
-			h.plan(b)
+			s.plan(b)
 			require.Equal(t, int64(100), b.Prefetch.Permits)
-			fetch := h.fetch
+			fetch := s.fetch
 			if test.lasts > 0 {
-				assert.Empty(t, h.revoke())
+				assert.Empty(t, s.revoke())
 			}
 			returned := int64(0)
 			b.Prefetch.Granted, b.Prefetch.Lasts = test.granted, test.lasts
@@ -164,7 +162,7 @@ func TestPrefetch_CannotBeUsed_IsReturned(t *testing.T) {
 				return test.refund
 			}
 			b.err = test.call
-			h.store(b)
+			s.store(b)
 			<-fetch.done
 			if test.call == nil {
 				assert.Equal(t, test.granted, returned)
@@ -172,9 +170,9 @@ func TestPrefetch_CannotBeUsed_IsReturned(t *testing.T) {
 				assert.Zero(t, returned)
 			}
 			assert.Equal(t, test.want, fetch.err)
-			assert.Nil(t, h.fetch, "the next call may fetch a prefetch")
+			assert.Nil(t, s.fetch, "the next call may fetch a prefetch")
 			assert.Zero(t, len(l.Engine.transfers.all()))
-			assert.Empty(t, h.active)
+			assert.Empty(t, s.active)
 		})
 	}
 }
@@ -183,8 +181,8 @@ func TestPrefetch_CannotBeUsed_IsReturned(t *testing.T) {
 // it.
 func TestPrefetch_ArrivesWhileCallersWait_ServesThemFirst(t *testing.T) {
 	l, e := prefetched()
-	h := e.prefetches
-	h.fetch = h.transfers().begin(h.limiter.DependsOn)
+	s := e.prefetches
+	s.fetch = s.limiter.Engine.transfers.begin(s.limiter.DependsOn)
 	waiting := &waiter{Request: Request{Ask: Ask{Permits: 1}}, done: make(chan struct{}, 1)}
 	q := &queue{woken: make(chan struct{}, 1)}
 	q.waiters.push(waiting)
@@ -193,18 +191,18 @@ func TestPrefetch_ArrivesWhileCallersWait_ServesThemFirst(t *testing.T) {
 	b := &Batch{BatchResult: sentNow(), Prefetch: Prefetch{Span: time.Hour, Granted: 2, Lasts: time.Hour}}
 	l.Engine.hooked = true
 	e.mu.Lock()
-	h.store(b)
+	s.store(b)
 	l.endShared(e, b)
 	assert.Len(t, q.woken, 1, "the queue is woken")
 	assert.False(t, l.fromPrefetch(Ask{Permits: 1}, new(Result)), "behind a caller that waits")
 	fetched := func() time.Duration {
-		e.dispatching, e.calls, h.demanded = true, 1, 100
+		e.dispatching, e.calls, s.demanded = true, 1, 100
 		e.collecting = append(e.collecting, new(Batch))
 		return l.dispatch(e).Prefetch.Span
 	}
 	assert.Zero(t, fetched(), "by another call: free permits are for the waiters")
 
-	assert.Equal(t, []*waiter{waiting}, h.serve(q))
+	assert.Equal(t, []*waiter{waiting}, s.serve(q))
 	assert.Equal(t, []any{true, int64(1), FromPrefetch}, []any{waiting.Allowed, waiting.Granted, waiting.From})
 	e.queue = nil
 	assert.Equal(t, time.Hour, fetched())
@@ -214,55 +212,55 @@ func TestPrefetch_ArrivesWhileCallersWait_ServesThemFirst(t *testing.T) {
 // TestChange_PrefetchInTransit_WaitsForIt: the change of another caller has revoked the prefetch, it has
 // expired, or its call is in flight. Otherwise a Release would count its unused permits as used.
 func TestChange_PrefetchInTransit_WaitsForIt(t *testing.T) {
-	for name, depart := range map[string]func(l *Limiter, e *entry, s activePrefetch){
-		"another change": func(l *Limiter, e *entry, s activePrefetch) {
-			e.prefetches.active = append(e.prefetches.active, s)
+	for name, depart := range map[string]func(l *Limiter, e *entry, p Prefetch){
+		"another change": func(l *Limiter, e *entry, p Prefetch) {
+			e.prefetches.active = append(e.prefetches.active, p)
 			go change(context.Background(), l.Engine, l.ID)
 		},
-		"it has expired": func(l *Limiter, e *entry, s activePrefetch) {
-			s.sent = time.Now().Add(-s.Lasts)
-			e.prefetches.active = append(e.prefetches.active, s)
+		"it has expired": func(l *Limiter, e *entry, p Prefetch) {
+			p.sent = time.Now().Add(-p.Lasts)
+			e.prefetches.active = append(e.prefetches.active, p)
 			go l.expire(e, e.prefetches)
 		},
-		"it arrives": func(_ *Limiter, e *entry, s activePrefetch) {
-			b, h := &Batch{BatchResult: sentNow()}, e.prefetches
-			h.demanded = 100
-			h.plan(b)
-			require.NotNil(t, h.fetch)
+		"it arrives": func(_ *Limiter, e *entry, p Prefetch) {
+			b, s := &Batch{BatchResult: sentNow()}, e.prefetches
+			s.demanded = 100
+			s.plan(b)
+			require.NotNil(t, s.fetch)
 			time.AfterFunc(20*time.Millisecond, func() {
-				b.Prefetch = s.Prefetch
-				b.Prefetch.Granted, b.Prefetch.Span = s.unused, s.Lasts
+				b.Prefetch = p
+				b.Prefetch.Granted, b.Prefetch.Span = p.unused, p.Lasts
 				e.mu.Lock()
 				defer e.mu.Unlock()
-				h.store(b)
+				s.store(b)
 			})
 		},
 	} {
 		runInBubble(t, name, func(t *testing.T) {
 			l, e := prefetched()
-			h := e.prefetches
-			defer h.timer.Stop()
+			s := e.prefetches
+			defer s.timer.Stop()
 			returned := false
-			depart(l, e, activePrefetch{Prefetch{Lasts: time.Hour, Refund: func(context.Context, int64) error {
+			depart(l, e, Prefetch{Lasts: time.Hour, Refund: func(context.Context, int64) error {
 				time.Sleep(50 * time.Millisecond)
 				returned = true
 				return nil
-			}}, 5, time.Now()})
+			}, unused: 5, sent: time.Now()})
 			time.Sleep(10 * time.Millisecond)
-			_, err := RunChange(t.Context(), l.Engine, l.DependsOn, func(context.Context) (any, error) {
+			_, err := Change(t.Context(), l.Engine, l.DependsOn, func(context.Context) (any, error) {
 				assert.True(t, returned)
 				e.mu.Lock()
 				defer e.mu.Unlock()
 				b := new(Batch)
-				h.demanded = 100
-				h.plan(b)
+				s.demanded = 100
+				s.plan(b)
 				assert.Zero(t, b.Prefetch.Span, "it would be a prefetch from before the change")
 				return nil, nil
 			})
 			require.NoError(t, err)
 			synctest.Wait() // the other change, too
-			h.plan(new(Batch))
-			assert.NotNil(t, h.fetch, "prefetches go on after it")
+			s.plan(new(Batch))
+			assert.NotNil(t, s.fetch, "prefetches go on after it")
 		})
 	}
 }
@@ -271,11 +269,11 @@ func TestChange_PrefetchInTransit_WaitsForIt(t *testing.T) {
 func TestChange_PrefetchCannotBeReturned_GoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := named(New(Settings{Prefetch: time.Hour}), "a")
-		h := &prefetchSet{limiter: l}
-		h.returnUnused(&activePrefetch{unused: 5, Prefetch: Prefetch{Refund: func(context.Context, int64) error {
+		s := &prefetchSet{limiter: l}
+		s.returnUnused(&Prefetch{unused: 5, Refund: func(context.Context, int64) error {
 			time.Sleep(time.Minute)
 			return nil
-		}}}, nil)
+		}}, nil)
 		begin := time.Now()
 		change(t.Context(), l.Engine, "b")
 		assert.Zero(t, time.Since(begin), "it is no prefetch of that limiter")
@@ -289,12 +287,12 @@ func TestChange_PrefetchCannotBeReturned_GoesOn(t *testing.T) {
 func TestChange_PrefetchArrivesMeanwhile_IsReturned(t *testing.T) {
 	l, e := prefetched()
 	returned := int64(0)
-	_, err := RunChange(t.Context(), l.Engine, l.DependsOn, func(context.Context) (any, error) {
+	_, err := Change(t.Context(), l.Engine, l.DependsOn, func(context.Context) (any, error) {
 		refund := func(_ context.Context, permits int64) error {
 			returned = permits
 			return nil
 		}
-		e.prefetches.active = []activePrefetch{{Prefetch{Lasts: time.Hour, Refund: refund}, 5, time.Now()}}
+		e.prefetches.active = []Prefetch{{Lasts: time.Hour, Refund: refund, unused: 5, sent: time.Now()}}
 		return nil, nil
 	})
 	require.NoError(t, err)
@@ -307,8 +305,8 @@ func TestChange_PrefetchArrivesMeanwhile_IsReturned(t *testing.T) {
 func TestPrefetch_RepliesOutOfOrder_CountOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, e := prefetched()
-		h := e.prefetches
-		h.fetch = h.transfers().begin(h.limiter.DependsOn)
+		s := e.prefetches
+		s.fetch = s.limiter.Engine.transfers.begin(s.limiter.DependsOn)
 		older, prefetch := new(Batch), new(Batch)
 		older.Sent = time.Now()
 		time.Sleep(time.Millisecond)
@@ -318,12 +316,12 @@ func TestPrefetch_RepliesOutOfOrder_CountOnce(t *testing.T) {
 		older.Forecast, prefetch.Forecast = &view{free: 900}, &view{free: 500}
 		older.Requests = []*Request{new(Request)}
 		older.Requests[0].Decision = Decision{Limit: 1000, Remaining: 900}
-		h.store(prefetch)
-		h.store(older)
+		s.store(prefetch)
+		s.store(older)
 		result := older.Requests[0].Result
-		h.addTo(&result, Ask{Detail: true})
+		s.addTo(&result, Ask{Detail: true})
 		assert.EqualValues(t, 900, result.Remaining)
-		ok, _ := h.take(Ask{Permits: 1, Detail: true}, &result)
+		ok, _ := s.take(Ask{Permits: 1, Detail: true}, &result)
 		require.True(t, ok)
 		assert.EqualValues(t, 899, result.Remaining)
 		e.prefetches.timer.Stop()
@@ -335,8 +333,8 @@ func TestPrefetch_RepliesOutOfOrder_CountOnce(t *testing.T) {
 func TestPrefetch_RepliesPassEachOther_FreeIsNotRaised(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, e := prefetched()
-		h := e.prefetches
-		defer h.timer.Stop()
+		s := e.prefetches
+		defer s.timer.Stop()
 		call := func(free int64) *Batch {
 			time.Sleep(time.Millisecond)
 			known := knowledge{Sent: time.Now(), Forecast: &view{free: free}}
@@ -345,23 +343,23 @@ func TestPrefetch_RepliesPassEachOther_FreeIsNotRaised(t *testing.T) {
 		first, second, prefetch, last := call(900), call(899), call(500), call(499)
 		prefetch.Prefetch = Prefetch{Span: time.Hour, Lasts: time.Hour, Granted: 398, Free: 500}
 		time.Sleep(time.Millisecond)
-		h.fetch = h.transfers().begin(h.limiter.DependsOn)
+		s.fetch = s.limiter.Engine.transfers.begin(s.limiter.DependsOn)
 		for _, test := range []struct {
 			reply *Batch
 			free  int64
 		}{{second, 899}, {first, 899}, {last, 499}, {prefetch, 500 - 3}} {
-			h.store(test.reply)
-			assert.Equal(t, test.free, h.free)
+			s.store(test.reply)
+			assert.Equal(t, test.free, s.free)
 		}
 		next := call(600)
 		for free := int64(601); free < 610; free++ { // each call is sent before the reply to the one before
 			after := call(free)
 			time.Sleep(time.Millisecond)
-			h.store(next)
+			s.store(next)
 			next = after
 		}
-		assert.EqualValues(t, 607, h.free, "the last reply may be older than the one before")
-		assert.Len(t, h.replies, 2)
+		assert.EqualValues(t, 607, s.free, "the last reply may be older than the one before")
+		assert.Len(t, s.replies, 2)
 	})
 }
 
@@ -369,19 +367,19 @@ func TestPrefetch_RepliesPassEachOther_FreeIsNotRaised(t *testing.T) {
 func TestPrefetch_SentInOneMoment_IsOfOneCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, e := prefetched()
-		h := e.prefetches
-		defer h.timer.Stop()
-		h.fetch = h.transfers().begin(h.limiter.DependsOn)
+		s := e.prefetches
+		defer s.timer.Stop()
+		s.fetch = s.limiter.Engine.transfers.begin(s.limiter.DependsOn)
 		call := func() *Batch { return &Batch{BatchResult: sentNow(), Requests: []*Request{new(Request)}} }
 		other, prefetch := call(), call()
 		prefetch.Prefetch = Prefetch{Span: time.Hour, Lasts: time.Hour, Granted: 40, Free: 50}
 		time.Sleep(time.Millisecond)
-		h.store(prefetch)
-		h.store(other)
+		s.store(prefetch)
+		s.store(other)
 		for b, remaining := range map[*Batch]int64{other: 50, prefetch: 50 + 40} {
 			r := b.Requests[0].Result
 			r.Remaining, r.Limit = 50, 1000
-			h.addTo(&r, Ask{Detail: true})
+			s.addTo(&r, Ask{Detail: true})
 			assert.Equal(t, remaining, r.Remaining)
 		}
 	})
@@ -392,18 +390,18 @@ func TestPrefetch_SentInOneMoment_IsOfOneCall(t *testing.T) {
 func TestPrefetch_ReplyWithoutNumbers_DoesNotLowerFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, e := prefetched()
-		h := e.prefetches
-		defer h.timer.Stop()
-		h.fetch = h.transfers().begin(h.limiter.DependsOn)
+		s := e.prefetches
+		defer s.timer.Stop()
+		s.fetch = s.limiter.Engine.transfers.begin(s.limiter.DependsOn)
 		beside, prefetch := &Batch{BatchResult: sentNow()}, &Batch{BatchResult: sentNow()}
 		beside.Granted, prefetch.Granted = 1, 1
 		prefetch.Prefetch = Prefetch{Span: time.Hour, Lasts: time.Hour, Granted: 40, Limit: 1000, Free: 500}
 		time.Sleep(time.Millisecond)
-		h.store(beside) // the first reply of the process
+		s.store(beside) // the first reply of the process
 		time.Sleep(time.Millisecond)
-		h.store(prefetch)
+		s.store(prefetch)
 		var result Result
-		ok, _ := h.take(Ask{Permits: 1, Detail: true}, &result)
+		ok, _ := s.take(Ask{Permits: 1, Detail: true}, &result)
 		require.True(t, ok)
 		assert.EqualValues(t, 500-1+39, result.Remaining)
 	})

@@ -39,7 +39,7 @@ type queue struct {
 	knowledge               // none if the call failed
 	checked   time.Time     // when all waiters were checked again
 	lag       time.Duration // of the Forecast
-	turn      bool          // see BatchResult.Turn
+	turn      bool          // see QueueCall.Turn
 	due       time.Time     // when the first waiter could be served, by the Forecast
 	repliedAt time.Time     // when the reply arrived, or the queue began
 
@@ -54,6 +54,32 @@ type queue struct {
 
 // claimAgain is how long a Client whose waiters were the only ones asks without a Claim.
 const claimAgain = 250 * time.Millisecond
+
+// QueueCall is the part of a Batch that is used only for the call of a queue.
+type QueueCall struct {
+	Ordered  bool          // it is one: if a request is denied, those behind it are denied too
+	Backdate time.Duration // how far back grants may be dated, since the callers waited then
+	Claim    Claim
+
+	// The reply.
+	Rivals Rivals
+	Turn   bool // the lag of the Forecast is a turn of other programs: a deadline of a waiter does not shorten it
+}
+
+// Claim is what a call for waiters says of their Client, since the Clients with waiters share the permits of
+// a limiter.
+type Claim struct {
+	ID   string        // of the queue; "" for a call that does not say it
+	Late time.Duration // how late the next call may be
+	Rest int64         // the permits of the waiters that are not in the call
+}
+
+// Rivals is what a reply says of the waiters of other Clients.
+type Rivals struct {
+	Others bool          // there are some
+	Slow   time.Duration // how late the calls of the Client may be for which permits are held; 0 if none are
+	Moved  time.Duration // how much later than by its arguments the call was dated
+}
 
 // add adds a waiter to the end of the queue, and plans the call that answers it.
 func (q *queue) add(w *waiter) {
@@ -201,7 +227,8 @@ func (q *queue) callTook(now time.Time) time.Duration {
 func (q *queue) fillBatch(call time.Duration, claims bool, now time.Time) {
 	b := &q.batch
 	b.Requests = b.Requests[:0]
-	b.Backdate = min(max(call, q.slow), now.Sub(q.waiters.first.since))
+	b.Prefetch = Prefetch{}
+	b.QueueCall = QueueCall{Ordered: true, Backdate: min(max(call, q.slow), now.Sub(q.waiters.first.since))}
 	most := int64(MaxPermits)
 	if q.Forecast != nil {
 		most = q.Forecast.Limit()
@@ -223,7 +250,6 @@ func (q *queue) fillBatch(call time.Duration, claims bool, now time.Time) {
 		b.Requests = append(b.Requests, &w.Request)
 		q.inCall = w.arrival
 	}
-	b.Claim, b.Prefetch = Claim{}, Prefetch{}
 	if claims && (!q.alone || now.Sub(q.claimedAt) >= claimAgain) {
 		q.claimedAt = now
 		b.Claim = Claim{ID: q.id, Late: call + shortestCall, Rest: q.wanted - sum}
@@ -286,26 +312,26 @@ func earliest(a, b time.Time) time.Time {
 // list holds the waiters in order of arrival.
 type list struct{ first, last *waiter }
 
-func (q *list) push(w *waiter) {
-	w.prev, w.next = q.last, nil
-	if q.last != nil {
-		q.last.next = w
+func (l *list) push(w *waiter) {
+	w.prev, w.next = l.last, nil
+	if l.last != nil {
+		l.last.next = w
 	} else {
-		q.first = w
+		l.first = w
 	}
-	q.last = w
+	l.last = w
 }
 
-func (q *list) remove(w *waiter) {
+func (l *list) remove(w *waiter) {
 	if w.prev != nil {
 		w.prev.next = w.next
 	} else {
-		q.first = w.next
+		l.first = w.next
 	}
 	if w.next != nil {
 		w.next.prev = w.prev
 	} else {
-		q.last = w.prev
+		l.last = w.prev
 	}
 }
 

@@ -33,14 +33,14 @@ type entry struct {
 
 // lockEntry returns the entry of a limiter, locked. It is to be unlocked with unlockEntry, unless it has a
 // batch or a queue by then.
-func (n *registry) lockEntry(id string) *entry {
+func (r *registry) lockEntry(id string) *entry {
 	for {
-		if e := n.lockExisting(id); e != nil {
+		if e := r.lockExisting(id); e != nil {
 			return e
 		}
-		e := &entry{id: id, activity: n.active.counterOf(id)}
+		e := &entry{id: id, activity: r.active.counterOf(id)}
 		e.mu.Lock()
-		if _, found := n.entries.LoadOrStore(id, e); !found {
+		if _, found := r.entries.LoadOrStore(id, e); !found {
 			e.activity.Add(1)
 			return e
 		}
@@ -48,8 +48,8 @@ func (n *registry) lockEntry(id string) *entry {
 }
 
 // lockExisting returns the entry of an ID, locked, or nil if there is none.
-func (n *registry) lockExisting(id string) *entry {
-	found, ok := n.entries.Load(id)
+func (r *registry) lockExisting(id string) *entry {
+	found, ok := r.entries.Load(id)
 	if !ok {
 		return nil
 	}
@@ -62,19 +62,19 @@ func (n *registry) lockExisting(id string) *entry {
 }
 
 // all returns all entries.
-func (n *registry) all() (all []*entry) {
-	for _, e := range n.entries.Range {
+func (r *registry) all() (all []*entry) {
+	for _, e := range r.entries.Range {
 		all = append(all, e.(*entry)) //nolint:errcheck,forcetypeassert // nothing else is there
 	}
 	return all
 }
 
 // unlockEntry unlocks an entry, and removes it if it is idle.
-func (n *registry) unlockEntry(e *entry) {
+func (r *registry) unlockEntry(e *entry) {
 	if len(e.collecting) == 0 && e.calls == 0 && e.queue == nil && e.prefetches == nil {
 		e.removed = true
-		n.index.remove(e)
-		n.entries.Delete(e.id)
+		r.index.remove(e)
+		r.entries.Delete(e.id)
 		e.activity.Add(-1)
 	}
 	e.mu.Unlock()
@@ -134,87 +134,5 @@ func (x *index) entriesOf(key string) []*entry {
 	return slices.Clone(x.get(key))
 }
 
-// transfer is a prefetch that is being fetched or refunded. Flush waits for it, and a change of its
-// limiter.
-type transfer struct {
-	keys []string      // that the limiter depends on
-	done chan struct{} // closed once the prefetch is stored or refunded, or there was none
-	err  error         // set before done is closed
-}
-
-// transfers is a set of transfers.
-type transfers struct{ sync.Map }
-
-func (s *transfers) begin(keys []string) *transfer {
-	t := &transfer{keys: keys, done: make(chan struct{})}
-	s.Store(t, nil)
-	return t
-}
-
-func (s *transfers) end(t *transfer, err error) {
-	t.err = err
-	s.Delete(t)
-	close(t.done)
-}
-
-// of returns the transfers of limiters that depend on one of these keys.
-func (s *transfers) of(keys []string) (all []*transfer) {
-	for _, t := range s.all() {
-		if slices.ContainsFunc(t.keys, func(key string) bool { return slices.Contains(keys, key) }) {
-			all = append(all, t)
-		}
-	}
-	return all
-}
-
-func (s *transfers) all() (all []*transfer) {
-	for t := range s.Range {
-		all = append(all, t.(*transfer)) //nolint:errcheck,forcetypeassert // nothing else is there
-	}
-	return all
-}
-
-// changes counts the changes of limiters by this Client, by a hash of their keys. Few keys share a counter: then a
-// change of one has Redis asked once more for the other. A nil *changes counts nothing.
-type changes [1 << 14]keyChanges
-
-// keyChanges counts the changes of the keys with one hash.
-type keyChanges struct {
-	ended    atomic.Uint32
-	inFlight atomic.Int32
-}
-
-func (c *changes) changesOf(key string) *keyChanges {
-	return &c[maphash.String(seed, key)%uint64(len(c))]
-}
-
-// versionOf returns a number that grows with each change of these keys.
-func (c *changes) versionOf(keys []string) (version uint64) {
-	if c != nil {
-		for _, key := range keys {
-			version += uint64(c.changesOf(key).ended.Load())
-		}
-	}
-	return version
-}
-
-// raise counts a change of these keys, which ends what was known of the limiters that depend on them.
-func (c *changes) raise(keys []string) {
-	if c != nil {
-		for _, key := range keys {
-			c.changesOf(key).ended.Add(1)
-		}
-	}
-}
-
-// addInFlight adds to the number of changes of these keys that are in flight.
-func (c *changes) addInFlight(keys []string, more int32) {
-	for _, key := range keys {
-		c.changesOf(key).inFlight.Add(more)
-	}
-}
-
-// areInFlight reports whether a change of one of these keys is in flight.
-func (c *changes) areInFlight(keys []string) bool {
-	return slices.ContainsFunc(keys, func(key string) bool { return c.changesOf(key).inFlight.Load() > 0 })
-}
+// seed is that of all hashes of IDs and keys.
+var seed = maphash.MakeSeed()

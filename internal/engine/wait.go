@@ -101,7 +101,6 @@ func (l *Limiter) enqueue(w *waiter) *entry {
 	if e.queue == nil {
 		q := &queue{woken: make(chan struct{}, 1), repliedAt: time.Now(),
 			id: strconv.FormatUint(maphash.String(g.queueSeed, l.ID), 36)}
-		q.batch.Ordered = true
 		e.queue = q
 		g.registry.index.add(e, l.DependsOn)
 		go l.serve(e, q)
@@ -193,11 +192,11 @@ func (l *Limiter) endQueued(e *entry, q *queue) {
 	}
 	e.mu.Unlock()
 	switch {
-	case b.info == nil:
+	case b.callInfo == nil:
 	case len(done) > 0:
-		done[0].info = b.takeCall()
+		done[0].callInfo = b.takeCallInfo()
 	default:
-		b.takeCall().reportAlone()
+		b.takeCallInfo().reportAlone()
 	}
 	wakeAll(done)
 	if revoked != nil { // the first waiter needs their permits as well

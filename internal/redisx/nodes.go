@@ -252,12 +252,20 @@ func Tag(key string) string {
 	return key
 }
 
-// Beside returns a key for what several clients keep of a limiter with these texts, in the slot of the first one, which
-// is a key.
-func Beside(part string, texts ...string) string {
+// Part is what several clients keep of a limiter beside its keys.
+type Part string
+
+// The parts.
+const (
+	Waiters Part = "waiters" // the Clients with waiters
+	Settled Part = "settled" // that a call of Once has run
+)
+
+// Beside returns the key of a part of a limiter with these texts, in the slot of the first one, which is a key.
+func Beside(part Part, texts ...string) string {
 	sum := fnv.New64a()
 	for _, text := range texts {
 		_, _ = fmt.Fprintf(sum, "%d %s", len(text), text)
 	}
-	return "{" + Tag(texts[0]) + "}:" + part + ":" + hex.EncodeToString(sum.Sum(nil))
+	return "{" + Tag(texts[0]) + "}:" + string(part) + ":" + hex.EncodeToString(sum.Sum(nil))
 }

@@ -270,9 +270,7 @@ func (c Call) ForOnce(ctx context.Context) Call {
 	}
 	s := c.Script
 	s.onceInit.Do(func() { s.once = NewScript(onceHead + s.text + onceTail) })
-	sum := sha1.Sum([]byte(id + s.sha1 + c.Keys[0]))
-	ran := "{" + Tag(c.Keys[0]) + "}:settled:" + hex.EncodeToString(sum[:8])
-	return Call{s.once, append(slices.Clip(c.Keys), ran), c.Args}
+	return Call{s.once, append(slices.Clip(c.Keys), Beside(Settled, c.Keys[0], id, s.sha1)), c.Args}
 }
 
 // RanBefore returns ErrRanBefore if that is what a script has replied.
