@@ -142,7 +142,7 @@ func (p *protocol) Answer(b *engine.Batch, message rueidis.RedisMessage) (again 
 		}
 		return false, nil
 	}
-	if p.plan.flat {
+	if p.plan.flat && !b.Ordered {
 		if s, letters := p.flat(message); s != nil {
 			b.AnswerBy(s, letters, p.AboveLimit)
 			return false, nil
@@ -229,7 +229,8 @@ type grant struct {
 
 // grantOf returns the grant of the call of a batch. The state is that of its reply, or nil if that was brief.
 func (p *protocol) grantOf(b *engine.Batch, s *state) grant {
-	all := grant{age: b.Age(p.plan.client.Engine)}
+	replied := b.Replied
+	all := grant{age: func() time.Duration { return engine.Elapsed(replied, time.Now()) }}
 	if s != nil {
 		all.receipts = slices.Clone(s.receipts)
 	} else {

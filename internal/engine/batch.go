@@ -36,10 +36,9 @@ type Batch struct {
 	callers atomic.Int32  // of the call that have not left; of a queue's batch all waiters
 	done    chan struct{} // of a lone call it gets an element, of another it is closed; nil if no caller waits for it
 
-	Replied    time.Time      // when the last reply arrived
-	repliedOwn time.Time      // the same by the clock that the program set, if any, without a monotonic reading
-	callInfo   *RedisCallInfo // that is not reported yet; nil without an Observer of calls
-	err        error          // of the call
+	Replied  time.Time      // when the last reply arrived
+	callInfo *RedisCallInfo // that is not reported yet; nil without an Observer of calls
+	err      error          // of the call
 	BatchResult
 }
 

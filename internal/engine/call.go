@@ -89,9 +89,6 @@ func (l *Limiter) attempt(ctx context.Context, b *Batch) error {
 			// earlier.
 			b.begins = b.Replied
 		}
-		if g.ownClock {
-			b.repliedOwn = g.now().Round(0)
-		}
 		b.Reply = message
 		again, err := l.Protocol.Answer(b, message)
 		b.Unknown = false
@@ -143,19 +140,6 @@ func mayRepeat(ctx context.Context, calls int) error {
 		return fmt.Errorf("the script has not finished after %d calls", calls)
 	}
 	return ctx.Err()
-}
-
-// Age returns a function that returns how long ago the last reply of the call arrived, by the clock that is furthest
-// ahead.
-func (b *Batch) Age(g *Engine) func() time.Duration {
-	replied, own := b.Replied, b.repliedOwn
-	return func() time.Duration {
-		now := time.Now()
-		if g.ownClock {
-			return max(now.Sub(replied), g.now().Sub(own))
-		}
-		return max(now.Sub(replied), now.Sub(replied.Round(0))) // see elapsed
-	}
 }
 
 // refundLost refunds the permits of callers that have left.
@@ -253,22 +237,12 @@ func (b *Batch) context(ctx context.Context) context.Context {
 	if b.Prefetch.Span > 0 {
 		prefetchEnd = time.Now().Add(b.Prefetch.Span)
 	}
-	return &batchContext{callContext{Context: ctx}, b, prefetchEnd}
-}
-
-// batchContext is the context of a batch's call.
-type batchContext struct {
-	callContext
-	batch       *Batch
-	prefetchEnd time.Time // zero without a prefetch
-}
-
-// Err implements context.Context.
-func (c *batchContext) Err() error {
-	if c.batch.callers.Load() > 0 || time.Now().Before(c.prefetchEnd) {
-		return nil
-	}
-	return context.Canceled
+	return callContext{ctx, func() error {
+		if b.callers.Load() > 0 || time.Now().Before(prefetchEnd) {
+			return nil
+		}
+		return context.Canceled
+	}}
 }
 
 // Eval runs a script that does not take permits for requests, and returns the last reply. again, if not nil, reads each

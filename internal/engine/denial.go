@@ -33,7 +33,7 @@ type denial struct {
 
 // remains returns how long a denial holds by the clock of the process.
 func (d *denial) remains(now time.Time) time.Duration {
-	return min(d.until, d.maxAge) - elapsed(d.Sent, now)
+	return min(d.until, d.maxAge) - Elapsed(d.Sent, now)
 }
 
 // slotsOf returns the slots of an ID. Few others have the same.
@@ -152,7 +152,7 @@ func (l *Limiter) lookupDenial(permits int64) (d *denial, since time.Duration) {
 // ahead.
 func (l *Limiter) since(k *knowledge) (since, age time.Duration) {
 	g, now := l.Engine, time.Now()
-	age = elapsed(k.Sent, now)
+	age = Elapsed(k.Sent, now)
 	switch {
 	case g.ServerTime:
 		return age + l.Tick, age // the script rounds the time down

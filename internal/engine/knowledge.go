@@ -135,9 +135,9 @@ func (k *knowledge) resultBehind(ask Ask, ahead int64, now time.Time) (r Result)
 	return r
 }
 
-// elapsed returns the time between two readings of the clock: the longer one of two clocks. The monotonic one may stop
+// Elapsed returns the time between two readings of the clock: the longer one of two clocks. The monotonic one may stop
 // while the machine sleeps, and the wall clock may be set back.
-func elapsed(from, to time.Time) time.Duration {
+func Elapsed(from, to time.Time) time.Duration {
 	return max(to.Sub(from), to.Sub(from.Round(0)))
 }
 

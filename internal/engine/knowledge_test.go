@@ -119,7 +119,7 @@ func TestElapsed_ClocksDiffer_LongerOneCounts(t *testing.T) {
 			monotonic time.Duration
 		})(unsafe.Pointer(&to))
 		clock.monotonic += test.monotonic - test.wall
-		assert.Equal(t, test.want, elapsed(from, to), "%+v", test)
+		assert.Equal(t, test.want, Elapsed(from, to), "%+v", test)
 	}
-	assert.Equal(t, time.Second, elapsed(from, from.Add(time.Second).Round(0)), "by the wall clock alone")
+	assert.Equal(t, time.Second, Elapsed(from, from.Add(time.Second).Round(0)), "by the wall clock alone")
 }

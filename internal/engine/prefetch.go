@@ -40,7 +40,7 @@ type Prefetch struct {
 	unused  int64     // permits that are granted to no caller yet
 }
 
-func (p *Prefetch) remains(now time.Time) time.Duration { return p.Lasts - elapsed(p.sent, now) }
+func (p *Prefetch) remains(now time.Time) time.Duration { return p.Lasts - Elapsed(p.sent, now) }
 
 func (p *Prefetch) expired(now time.Time) bool { return p.remains(now) <= 0 }
 
@@ -136,8 +136,8 @@ func (s *prefetchSet) serve(q *queue) (done []*waiter) {
 	now := time.Now()
 	for i := range s.active {
 		p := &s.active[i]
-		for w := q.waiters.first; w != nil && w.Permits <= p.unused && !p.expired(now) &&
-			len(done) < MaxRequests; w = q.waiters.first {
+		for w := q.first; w != nil && w.Permits <= p.unused && !p.expired(now) &&
+			len(done) < MaxRequests; w = q.first {
 			s.grant(p, w.Ask, &w.Result, now)
 			w.finish(nil)
 			q.remove(w)

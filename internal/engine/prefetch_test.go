@@ -34,8 +34,7 @@ func TestPrefetch_TimerIsLate_IsNotUsed(t *testing.T) {
 			s := e.prefetches
 			s.fetch = new(transfer)
 			assert.Equal(t, left > 0, l.fromPrefetch(Ask{Permits: 1}, new(Result)))
-			q := &queue{}
-			q.waiters.push(&waiter{Request: Request{Ask: Ask{Permits: 1}}})
+			q := queueOf(&waiter{Request: Request{Ask: Ask{Permits: 1}}})
 			assert.Equal(t, left > 0, s.serve(q) != nil)
 			if left > 0 {
 				assert.Zero(t, s.active[0].unused)
@@ -184,9 +183,7 @@ func TestPrefetch_ArrivesWhileCallersWait_ServesThemFirst(t *testing.T) {
 	s := e.prefetches
 	s.fetch = s.limiter.Engine.transfers.begin(s.limiter.DependsOn)
 	waiting := &waiter{Request: Request{Ask: Ask{Permits: 1}}, done: make(chan struct{}, 1)}
-	q := &queue{woken: make(chan struct{}, 1)}
-	q.waiters.push(waiting)
-	q.wanted = 1
+	q := queueOf(waiting)
 	e.queue, e.calls = q, 1
 	b := &Batch{BatchResult: sentNow(), Prefetch: Prefetch{Span: time.Hour, Granted: 2, Lasts: time.Hour}}
 	l.Engine.hooked = true

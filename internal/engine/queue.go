@@ -21,9 +21,9 @@ import (
 // Arriving, leaving and being served take the same time at any length. The entry guards the queue, which has no clock
 // and sends nothing: its methods get the time.
 type queue struct {
-	waiters list
-	wanted  int64         // the permits of all waiters
-	woken   chan struct{} // has an element if the goroutine has to check the queue
+	first, last *waiter       // linked in order of arrival
+	wanted      int64         // the permits of all waiters
+	woken       chan struct{} // has an element if the goroutine has to check the queue
 
 	// Waiters are numbered: one is denied only by a reply to a call that was sent after its arrival. firstWaits is only
 	// for an Observer.
@@ -84,23 +84,19 @@ type Rivals struct {
 // add adds a waiter to the end of the queue, and plans the call that answers it.
 func (q *queue) add(w *waiter) {
 	q.arrived++
-	w.arrival, w.forPermits = q.arrived, q.firstWaits && q.waiters.first != nil
-	q.waiters.push(w)
+	w.arrival, w.forPermits = q.arrived, q.firstWaits && q.first != nil
+	if w.prev = q.last; q.first == nil {
+		q.first = w
+	} else {
+		q.last.next = w
+	}
+	q.last = w
 	q.batch.callers.Add(1)
 	ahead := q.wanted
 	q.wanted += w.Permits
 	if q.inCall == 0 && q.askBy(w, ahead, w.since) { // else see endUnservable
 		q.wake()
 	}
-}
-
-// after returns the first waiter that arrived after another one, or nil, and the permits of those before it.
-func (q *queue) after(arrival uint64) (first *waiter, ahead int64) {
-	ahead = q.wanted
-	for w := q.waiters.last; w != nil && w.arrival > arrival; w = w.prev {
-		first, ahead = w, ahead-w.Permits
-	}
-	return first, ahead
 }
 
 // askBy plans the call that answers a waiter behind others. It reports whether that is sooner than
@@ -110,7 +106,7 @@ func (q *queue) askBy(w *waiter, ahead int64, now time.Time) bool {
 	missed := q.missedBy(w.Permits, ahead, w.deadline, now) > 0 &&
 		q.Forecast.Earliest(ahead, w.Permits) > 0 // else it is late only by the time of a call
 	if !q.Sent.IsZero() && !q.isAbove(w.Permits) && !missed {
-		if due = q.begins.Add(freshEnough + q.lag); !w.deadline.IsZero() && !q.polls(q.waiters.first.Permits, now) {
+		if due = q.begins.Add(freshEnough + q.lag); !w.deadline.IsZero() && !q.polls(q.first.Permits, now) {
 			// Early enough for a reply before the deadline.
 			due = earliest(due, now.Add(w.deadline.Sub(now)/2))
 		}
@@ -125,13 +121,19 @@ func (q *queue) askBy(w *waiter, ahead int64, now time.Time) bool {
 // remove removes a waiter. If it was the first, the next one may be servable.
 func (q *queue) remove(w *waiter) {
 	w.forPermits = w.forPermits || q.firstWaits
-	first := w == q.waiters.first
-	q.waiters.remove(w)
-	q.batch.callers.Add(-1)
-	q.wanted -= w.Permits
-	if first {
+	if w.next != nil {
+		w.next.prev = w.prev
+	} else {
+		q.last = w.prev
+	}
+	if w.prev != nil {
+		w.prev.next = w.next
+	} else {
+		q.first = w.next
 		q.wake()
 	}
+	q.batch.callers.Add(-1)
+	q.wanted -= w.Permits
 }
 
 // wake makes the goroutine of the queue check it.
@@ -157,7 +159,7 @@ func (q *queue) next() time.Time {
 	if q.Sent.IsZero() || q.stale {
 		return time.Time{}
 	}
-	at := q.servable(q.waiters.first.Permits, q.waiters.first.deadline)
+	at := q.servable(q.first.Permits, q.first.deadline)
 	q.due = at
 	lagged := at
 	if q.lag > 0 && at.After(q.begins) && (q.turn || !q.missed(at.Sub(q.begins))) {
@@ -186,7 +188,7 @@ func (q *queue) next() time.Time {
 func (q *queue) missed(after time.Duration) bool {
 	late := q.lag + 2*q.took + time.Millisecond // of a reply
 	var ahead int64
-	for w, n := q.waiters.first, 0; w != nil && n < MaxRequests; w, n = w.next, n+1 {
+	for w, n := q.first, 0; w != nil && n < MaxRequests; w, n = w.next, n+1 {
 		if !w.deadline.IsZero() && max(after, q.Forecast.Earliest(ahead, w.Permits)) > w.deadline.Sub(q.begins)-late {
 			return true
 		}
@@ -211,16 +213,6 @@ func (c *callTime) add(took time.Duration) {
 	c.Store(int64(min(LongestCall, max(before-before/32, min(took, 2*before)))))
 }
 
-// callTook returns the time of the call whose reply has arrived. A timer and a lag before it count too, but
-// never more than shortestCall.
-func (q *queue) callTook(now time.Time) time.Duration {
-	took, due := now.Sub(q.batch.Sent), q.due
-	if due.Before(q.repliedAt) {
-		due = q.repliedAt
-	}
-	return took + min(shortestCall, max(0, q.batch.Sent.Sub(due)))
-}
-
 // fillBatch makes a batch of the first waiters: as many as can be served at once, after a call of that
 // time. One more is in it, so that the reply has the wait of that one. If the first cannot be served yet, the
 // batch has only that one.
@@ -228,7 +220,7 @@ func (q *queue) fillBatch(call time.Duration, claims bool, now time.Time) {
 	b := &q.batch
 	b.Requests = b.Requests[:0]
 	b.Prefetch = Prefetch{}
-	b.QueueCall = QueueCall{Ordered: true, Backdate: min(max(call, q.slow), now.Sub(q.waiters.first.since))}
+	b.QueueCall = QueueCall{Ordered: true, Backdate: min(max(call, q.slow), now.Sub(q.first.since))}
 	most := int64(MaxPermits)
 	if q.Forecast != nil {
 		most = q.Forecast.Limit()
@@ -236,8 +228,8 @@ func (q *queue) fillBatch(call time.Duration, claims bool, now time.Time) {
 	by := now.Sub(q.begins) + call
 	var sum, servable int64
 	last := !q.Sent.IsZero() && !q.stale && // only the first
-		q.servable(q.waiters.first.Permits, q.waiters.first.deadline).After(now.Add(call))
-	for w := q.waiters.first; w != nil && len(b.Requests) < MaxRequests; w = w.next {
+		q.servable(q.first.Permits, q.first.deadline).After(now.Add(call))
+	for w := q.first; w != nil && len(b.Requests) < MaxRequests; w = w.next {
 		if len(b.Requests) > 0 && (last || w.Permits > MaxPermits-sum) {
 			break
 		}
@@ -270,13 +262,14 @@ func (q *queue) applyReply(times *callTime, now time.Time) (done []*waiter) {
 	if b.err != nil || !q.Sent.IsZero() && (lowered || outdated) {
 		q.checkedTo, q.checked = 0, now
 	}
-	for w := q.waiters.first; w != nil && w.arrival <= q.inCall; w = w.next {
+	for w := q.first; w != nil && w.arrival <= q.inCall; w = w.next {
 		if w.state.Load() == answered {
 			q.remove(w)
 			done = append(done, w)
 		}
 	}
-	took := q.callTook(now)
+	// A timer and a lag before the call are part of its time, but never more than shortestCall.
+	took := now.Sub(b.Sent) + min(shortestCall, max(0, min(b.Sent.Sub(q.due), b.Sent.Sub(q.repliedAt))))
 	q.inCall, q.knowledge, q.lag, q.turn, q.repliedAt = 0, knowledge{}, 0, b.Turn, now
 	if b.err != nil {
 		return done
@@ -307,32 +300,6 @@ func earliest(a, b time.Time) time.Time {
 		return b
 	}
 	return a
-}
-
-// list holds the waiters in order of arrival.
-type list struct{ first, last *waiter }
-
-func (l *list) push(w *waiter) {
-	w.prev, w.next = l.last, nil
-	if l.last != nil {
-		l.last.next = w
-	} else {
-		l.first = w
-	}
-	l.last = w
-}
-
-func (l *list) remove(w *waiter) {
-	if w.prev != nil {
-		w.prev.next = w.next
-	} else {
-		l.first = w.next
-	}
-	if w.next != nil {
-		w.next.prev = w.prev
-	} else {
-		l.last = w.prev
-	}
 }
 
 // waiter is a request in the queue.

@@ -14,6 +14,15 @@ import (
 
 func waiterFor(permits int64) *waiter { return &waiter{Request: Request{Ask: Ask{Permits: permits}}} }
 
+// queueOf returns a queue of waiters.
+func queueOf(all ...*waiter) *queue {
+	q := &queue{woken: make(chan struct{}, 1)}
+	for _, w := range all {
+		q.add(w)
+	}
+	return q
+}
+
 // TestQueue_Call_CarriesThoseThatCouldBeServed: and one more, for which the reply reports the wait.
 func TestQueue_Call_CarriesThoseThatCouldBeServed(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -46,7 +55,7 @@ func TestQueue_Call_CarriesThoseThatCouldBeServed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			q := test.q
 			for _, permits := range test.wants {
-				q.waiters.push(waiterFor(permits))
+				q.add(waiterFor(permits))
 			}
 			q.fillBatch(shortestCall, false, cmp.Or(q.begins, time.Now()))
 			var got []int64
@@ -133,12 +142,11 @@ func TestQueue_FreePermits_DoNotLag(t *testing.T) {
 // TestQueue_PermitsReturnAtAnyTime_ShortDeadlinesCauseNoCalls: a queue of such permits calls often, and the reply would
 // come after the deadline.
 func TestQueue_PermitsReturnAtAnyTime_ShortDeadlinesCauseNoCalls(t *testing.T) {
-	q := &queue{knowledge: reported(anyTime{&view{limit: 1, after: time.Second}})}
+	q := queueOf(waiterFor(1))
+	q.knowledge, q.dueForNew = reported(anyTime{&view{limit: 1, after: time.Second}}), time.Time{}
 	q.took = 20 * time.Millisecond
 	w := waiterFor(1)
-	w.deadline = q.begins.Add(10 * time.Millisecond)
-	q.waiters.push(waiterFor(1))
-	q.waiters.push(w)
-	q.askBy(w, 1, q.begins)
+	w.since, w.deadline = q.begins, q.begins.Add(10*time.Millisecond)
+	q.add(w)
 	assert.Equal(t, freshEnough, q.dueForNew.Sub(q.begins))
 }

@@ -120,7 +120,7 @@ func withdraw(e *entry, w *waiter, result *Result) (left, denied bool) {
 	}
 	w.state.Store(abandoned)
 	q, now := e.queue, time.Now()
-	if denied = w.arrival <= q.repliedFor || q.polls(q.waiters.first.Permits, now); denied {
+	if denied = w.arrival <= q.repliedFor || q.polls(q.first.Permits, now); denied {
 		*result = q.resultBehind(w.Ask, 0, now)
 	}
 	q.remove(w)
@@ -140,12 +140,12 @@ func (l *Limiter) serve(e *entry, q *queue) {
 		// Callers that arrive at the same time, or that the last reply has woken, can still join.
 		g.yields.yield(nil)
 		e.mu.Lock()
-		if q.waiters.first == nil {
+		if q.first == nil {
 			e.queue, ended = nil, true
 			g.registry.unlockEntry(e)
 			return
 		}
-		first := q.waiters.first
+		first := q.first
 		q.firstWaits = first.forPermits || first.arrival <= q.calledFor
 		if e.prefetches != nil {
 			if done := e.prefetches.serve(q); done != nil {
@@ -180,7 +180,7 @@ func (l *Limiter) endQueued(e *entry, q *queue) {
 	done := q.applyReply(&l.Engine.callTime, now)
 	var revoked []*transfer
 	if e.prefetches != nil {
-		switch first := q.waiters.first; {
+		switch first := q.first; {
 		case first == nil: // else prefetched permits are for the waiters
 			e.prefetches.addToAll(b)
 		case b.err == nil && first.arrival <= q.calledFor:
@@ -215,37 +215,33 @@ func wakeAll(done []*waiter) {
 }
 
 // endUnservable removes and returns waiters that had arrived before a call: all if the call failed, else those that
-// cannot be served in time. Then it plans the call that answers those that arrived later. The entry is locked.
+// can never be served, or not before their deadline. Then it plans the call that answers those that arrived later. The
+// entry is locked.
 func (l *Limiter) endUnservable(q *queue, now time.Time) (done []*waiter) {
-	w, ahead := q.after(q.checkedTo)
+	var w *waiter // the first that is not checked yet
+	ahead := q.wanted
+	for before := q.last; before != nil && before.arrival > q.checkedTo; before = before.prev {
+		w, ahead = before, ahead-before.Permits
+	}
 	for ; w != nil && w.arrival <= q.calledFor; w = w.next {
-		if err := l.unservable(q, w, ahead, now); err != nil {
-			w.finish(err)
-			q.remove(w)
-			done = append(done, w)
-		} else {
-			ahead += w.Permits
+		err := q.batch.err
+		if err == nil && q.isAbove(w.Permits) {
+			err = l.Protocol.AboveLimit(w.Permits, q.Forecast.Limit())
+		} else if after := q.missedBy(w.Permits, ahead, w.deadline, now); err == nil && after > 0 {
+			w.Result = q.resultBehind(w.Ask, ahead, now)
+			err = &deadlineError{permits: w.Permits, name: l.Name, after: after}
 		}
+		if err == nil {
+			ahead += w.Permits
+			continue
+		}
+		w.finish(err)
+		q.remove(w)
+		done = append(done, w)
 	}
 	for q.checkedTo = q.calledFor; w != nil; w = w.next {
 		q.askBy(w, ahead, now)
 		ahead += w.Permits
 	}
 	return done
-}
-
-// unservable returns the error that ends a waiter behind others: that of its call, or that it can never be served, or
-// not before its deadline. It returns nil for one that stays.
-func (l *Limiter) unservable(q *queue, w *waiter, ahead int64, now time.Time) error {
-	if q.batch.err != nil {
-		return q.batch.err
-	}
-	if q.isAbove(w.Permits) {
-		return l.Protocol.AboveLimit(w.Permits, q.Forecast.Limit())
-	}
-	if after := q.missedBy(w.Permits, ahead, w.deadline, now); after > 0 {
-		w.Result = q.resultBehind(w.Ask, ahead, now)
-		return &deadlineError{permits: w.Permits, name: l.Name, after: after}
-	}
-	return nil
 }
