@@ -33,11 +33,11 @@ type Batch struct {
 	Run // set by Protocol.Prepare
 
 	permits int64         // of all requests, while it collects them
-	callers atomic.Int32  // of the call that have not left; of a queue's batch all waiters
-	done    chan struct{} // of a lone call it gets an element, of another it is closed; nil if no caller waits for it
+	callers atomic.Int32  // that have not left; for the call of a queue, all waiters
+	done    chan struct{} // wakes callers: the end of a lone call sends to it, that of a shared call closes it; or nil
 
 	Replied  time.Time      // when the last reply arrived
-	callInfo *RedisCallInfo // that is not reported yet; nil without an Observer of calls
+	callInfo *RedisCallInfo // what a hook gets, until a caller or a goroutine takes it; nil without that hook
 	err      error          // of the call
 	BatchResult
 }
@@ -213,7 +213,7 @@ type Request struct {
 
 	state    atomic.Int32   // one of the states below
 	batch    *Batch         // that it is part of; nil for a waiter and a lone request; guarded by the entry
-	callInfo *RedisCallInfo // that this caller reports, or nil
+	callInfo *RedisCallInfo // of its call, if its caller is to report that; or nil
 }
 
 // The states of a request. The end of its call and a caller that leaves may meet: the first of the two

@@ -52,7 +52,7 @@ func (t *denials) get(id string) *denial {
 	return nil
 }
 
-// store stores a denial, unless that of a later call is there. The oldest one leaves if there is no place for it.
+// store stores a denial, unless that of a later call is there. If all slots are taken, the oldest denial leaves.
 func (t *denials) store(d *denial, remains time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -87,13 +87,14 @@ func (t *denials) sweep() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for i := range t.slots {
-		for place := range t.slots[i] {
-			if d := t.slots[i][place].Load(); d == nil {
+		for j := range t.slots[i] {
+			slot := &t.slots[i][j]
+			if d := slot.Load(); d == nil {
 				continue
 			} else if remains := d.remains(now); remains > 0 {
 				next = min(next, remains)
 			} else {
-				t.slots[i][place].Store(nil)
+				slot.Store(nil)
 			}
 		}
 	}

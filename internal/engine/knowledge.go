@@ -47,11 +47,11 @@ type knowledge struct {
 	Forecast Forecast // nil if the reply had none
 	Denied   int64    // the fewest permits that were denied, 0 for none
 
-	begins  time.Time     // the Forecast
-	Sent    time.Time     // when the call was sent; zero if none was answered
-	dated   time.Time     // the same by the limiter's clock, as precise as in the arguments
-	version uint64        // of the keys then: see changes
-	took    time.Duration // of a queue's calls
+	begins  time.Time     // when the Forecast begins
+	Sent    time.Time     // when the call was sent; zero in a queue whose last call has failed, or that had none
+	dated   time.Time     // Sent by the limiter's clock, as precise as in the arguments
+	version uint64        // of the keys when the call was sent: see changes
+	took    time.Duration // how long the call took; only a queue sets it
 }
 
 // isAbove reports whether so many permits can never be granted.

@@ -51,8 +51,8 @@ type prefetchSet struct {
 	span           time.Duration // for which permits are prefetched at most
 	active         []Prefetch    // the oldest first
 	newest         Prefetch      // that arrived, also once it is used up: decisions report its numbers
-	free           int64         // permits that are free in Redis, less those granted since: the least of replies
-	replies        []freeReply   // of which Redis may have computed any one last, in the order of arrival
+	free           int64         // permits that are free in Redis: the least that replies have reported, less those granted since
+	replies        []freeReply   // the latest ones in order of arrival; Redis may have computed any of them last
 	taken          int64         // permits that calls were granted since the newest prefetch
 	beside         int64         // permits that other calls were granted while the call in flight asks for a prefetch
 	demanded       int64         // permits requested since spanBegan

@@ -21,10 +21,10 @@ type entry struct {
 	id       string
 	keys     []string      // under which the index has it, or nil
 	removed  bool          // from the registry
-	activity *atomic.Int32 // of its ID: see activities.of
+	activity *atomic.Int32 // of its ID: see activities
 
-	collecting  []*Batch // of requests of Try, in order of arrival; the first is sent next
-	calls       int      // of theirs in flight, the one about to be sent included
+	collecting  []*Batch // batches of requests of Try, in order of arrival; the first is sent next
+	calls       int      // shared calls in flight, including the one that is about to be sent
 	dispatching bool     // a call is about to take the first batch
 
 	queue      *queue       // of waiters, or nil

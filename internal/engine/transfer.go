@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// transfer is a prefetch that is being fetched or refunded. Flush waits for it, and a change of its
-// limiter.
+// transfer is a prefetch that is being fetched or refunded. Flush and a change of its limiter wait for it.
 type transfer struct {
 	keys []string      // that the limiter depends on
 	done chan struct{} // closed once the prefetch is stored or refunded, or there was none
