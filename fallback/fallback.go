@@ -112,7 +112,7 @@ func (l *Limiter) TakeWithin(ctx context.Context, permits int64, timeout time.Du
 // Acquire is [Limiter.TryAcquireWithin] without a timeout: it waits until ctx ends. If it fails, it
 // holds no permits.
 func (l *Limiter) Acquire(ctx context.Context, permits int64) (rratelimiter.Source, error) {
-	_, from, err := l.decide(ctx, permits, outage.Forever)
+	_, from, err := l.decide(ctx, permits, inside.Forever)
 	return from, err
 }
 
@@ -128,7 +128,7 @@ func (l *Limiter) decide(ctx context.Context, permits int64, wait time.Duration)
 	case ctx.Err() != nil:
 		return a, "", ctx.Err()
 	}
-	a = l.guard.Decide(ctx, outage.Ask{Limiter: l.limiter, Permits: permits, Mode: l.mode, Wait: wait})
+	a = l.guard.Decide(ctx, outage.Demand{Limiter: l.limiter, Permits: permits, Mode: l.mode, Wait: wait})
 	switch {
 	case a.Result == limit.Canceled, outage.IsMistake(a.Err):
 		return outage.Answer{}, "", a.Err
@@ -143,7 +143,7 @@ func (l *Limiter) decide(ctx context.Context, permits int64, wait time.Duration)
 	default:
 		from, err = rratelimiter.FromRedis, a.Err
 	}
-	if wait == outage.Forever && err == nil && !a.Decision.Allowed {
+	if wait == inside.Forever && err == nil && !a.Decision.Allowed {
 		err = fmt.Errorf("%w: %d permits of %q are not free", ErrClosed, permits, l.limiter.Name())
 	}
 	return a, from, err

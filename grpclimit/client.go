@@ -84,7 +84,7 @@ func StreamClientInterceptor(choose func(context.Context, Call) (Limiter, error)
 				v.Return()
 			}
 		}()
-		if v != nil && v.Receipt.Hold != nil {
+		if v != nil && v.Answer.Receipt.Hold != nil {
 			opts = append(slices.Clip(opts), grpc.OnFinish(func(error) { v.Return() }))
 		}
 		s, err := streamer(ctx, desc, cc, method, opts...)
@@ -160,8 +160,8 @@ func outgoing(ctx context.Context, method string, message any, cc *grpc.ClientCo
 // acquire waits until a call may be sent. It returns nil if nothing limits the call.
 func (g *client) acquire(c call) (*visit, error) {
 	v := g.Admit(c)
-	if v != nil && !v.Passes() {
-		return nil, &notSentError{v.NotSent(ErrNotSent), status.FromProto(newStatus(v, v.RetryAfter()))}
+	if v != nil && !v.Answer.Passes() {
+		return nil, &notSentError{v.NotSent(ErrNotSent), status.FromProto(newStatus(v, v.Answer.RetryAfter()))}
 	}
 	return v, nil
 }

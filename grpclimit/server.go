@@ -35,7 +35,7 @@ func UnaryServerInterceptor(choose func(context.Context, Call) (Limiter, error),
 		}
 		ended := 0
 		defer func() { v.End(ended) }() // also if the handler panics
-		reply, err := handler(v, req)
+		reply, err := handler(v.Context(), req)
 		ended = endOf(err)
 		return reply, err
 	}
@@ -58,7 +58,7 @@ func StreamServerInterceptor(choose func(context.Context, Call) (Limiter, error)
 		}
 		ended := 0
 		defer func() { v.End(ended) }()
-		err := handler(srv, &serverStream{ss, v})
+		err := handler(srv, &serverStream{ss, v.Context()})
 		ended = endOf(err)
 		return err
 	}
@@ -67,11 +67,11 @@ func StreamServerInterceptor(choose func(context.Context, Call) (Limiter, error)
 // serverStream is an admitted stream.
 type serverStream struct {
 	grpc.ServerStream
-	visit *visit
+	context context.Context //nolint:containedctx // as of any stream
 }
 
-// Context returns the visit, which is the context of the handler.
-func (s *serverStream) Context() context.Context { return s.visit }
+// Context returns the context of the handler.
+func (s *serverStream) Context() context.Context { return s.context }
 
 // call is a Call in its context, and visit one that is limited.
 type (
@@ -92,7 +92,7 @@ func newServer(name string, choose func(context.Context, Call) (Limiter, error),
 // limits the call, or the refusal.
 func admit(g *gate.Gate[call], c call) (*visit, *refusal) {
 	v := g.Admit(c)
-	if v == nil || v.Passes() {
+	if v == nil || v.Answer.Passes() {
 		return v, nil
 	}
 	v.End(0)

@@ -67,18 +67,18 @@ type refusal struct {
 func newStatus(v *visit, after time.Duration) *spb.Status {
 	code, message := codes.Unavailable, reduced
 	switch {
-	case v.Result == limit.Rejected:
+	case v.Answer.Result == limit.Rejected:
 		if code, message = denials[v.Settings.Denied], overLimit; code != codes.ResourceExhausted {
 			message = denied
 		}
-	case v.Result == limit.Invalid:
+	case v.Answer.Result == limit.Invalid:
 		code, message = codes.InvalidArgument, lacking
-		if field := identity.LackOf(v.Outcome.Err); field != "" {
+		if field := identity.LackOf(v.Answer.Err); field != "" {
 			message += ": one value of the " + field
 		}
-	case v.Result == limit.Canceled && errors.Is(v.Err(), context.Canceled):
+	case v.Answer.Result == limit.Canceled && errors.Is(v.Request.In.Err(), context.Canceled):
 		code, message = codes.Canceled, ended
-	case v.Result == limit.Canceled:
+	case v.Answer.Result == limit.Canceled:
 		code, message = codes.DeadlineExceeded, ended
 	}
 	s := &spb.Status{Code: int32(code), Message: message}
@@ -89,7 +89,7 @@ func newStatus(v *visit, after time.Duration) *spb.Status {
 }
 
 func newRefusal(v *visit) *refusal {
-	exact := v.RetryAfter()
+	exact := v.Answer.RetryAfter()
 	after := v.Settings.Spread.Add(exact)
 	s := newStatus(v, after)
 	if s.GetCode() == int32(codes.ResourceExhausted) {
@@ -104,11 +104,11 @@ func newRefusal(v *visit) *refusal {
 
 func quotaFailure(v *visit) []*anypb.Any {
 	f := new(errdetails.QuotaFailure)
-	for _, i := range v.Description.Denying(&v.Outcome) {
+	for _, i := range v.Description.Denying(&v.Answer.Outcome) {
 		of := v.Description.Of(i)
-		quota := v.Decision.Limit
-		if i < len(v.Each) {
-			quota = v.Each[i].Limit
+		quota := v.Answer.Decision.Limit
+		if i < len(v.Answer.Each) {
+			quota = v.Answer.Each[i].Limit
 		}
 		quota = cmp.Or(quota, of.Quota)
 		violation := &errdetails.QuotaFailure_Violation{
@@ -119,7 +119,7 @@ func quotaFailure(v *visit) []*anypb.Any {
 			limit += fmt.Sprintf(" of %d", quota)
 		}
 		violation.Description = fmt.Sprintf("the limit %s has too few permits left", limit)
-		if errors.Is(v.Outcome.Err, rratelimiter.ErrPermitsExceedRate) {
+		if errors.Is(v.Answer.Err, rratelimiter.ErrPermitsExceedRate) {
 			violation.Description = fmt.Sprintf("the call costs more than the limit %s ever grants", limit)
 		}
 		f.Violations = append(f.Violations, violation)

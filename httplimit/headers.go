@@ -32,7 +32,7 @@ var (
 // handler, an inner Middleware or an upstream may have set the same fields of a response with this status.
 func setHeaders(h http.Header, v *visit, status int, document bool) {
 	denied := NoHeaders // the style of a denial with numbers
-	if !v.Passes() && v.Result == limit.Rejected && v.Decision.Limit > 0 {
+	if !v.Answer.Passes() && v.Answer.Result == limit.Rejected && v.Answer.Decision.Limit > 0 {
 		denied = HeaderStyle(v.Settings.Headers)
 	}
 	var used map[string]bool // names of the draft's items; nil without other items
@@ -42,7 +42,7 @@ func setHeaders(h http.Header, v *visit, status int, document bool) {
 	for last := v; v != nil; v = v.Before {
 		style := HeaderStyle(v.Settings.Headers)
 		keeps := status == http.StatusTooManyRequests || v != last && style == denied
-		if !v.Shadow && style != NoHeaders || !v.Passes() {
+		if !v.Answer.Shadow && style != NoHeaders || !v.Answer.Passes() {
 			setFields(h, style, v, keeps, used)
 		}
 	}
@@ -67,14 +67,14 @@ func itemNames(h http.Header) map[string]bool {
 // setFields sets the fields of one decision. With keeps, those of a style are of a denial if they are there, and stay.
 func setFields(h http.Header, style HeaderStyle, v *visit, keeps bool, used map[string]bool) {
 	var after time.Duration
-	if !v.Passes() {
-		after = v.Settings.Spread.Add(v.RetryAfter())
+	if !v.Answer.Passes() {
+		after = v.Settings.Spread.Add(v.Answer.RetryAfter())
 	}
 	switch {
-	case v.Result != limit.Acquired && v.Result != limit.Rejected:
+	case v.Answer.Result != limit.Acquired && v.Answer.Result != limit.Rejected:
 	case style == Draft11:
 		if used != nil {
-			v.Description = v.Description.Distinct(max(1, len(v.Each)), used)
+			v.Description = v.Description.Distinct(max(1, len(v.Answer.Each)), used)
 		}
 		setDraft(h, v)
 	case style == ThreeHeaders:
@@ -95,27 +95,27 @@ func setFields(h http.Header, style HeaderStyle, v *visit, keeps bool, used map[
 // There, r is the remaining permits, and t the seconds during which they do not grow. A t that is unknown or below a
 // second is left out. No t is later than Retry-After.
 func setDraft(h http.Header, v *visit) {
-	d, single, share, n := v.Description, v.Description.Single(v.Decision), 0.0, max(1, len(v.Each))
-	hasNumbers := v.Decision.Limit > 0
-	if !hasNumbers && (v.Local || v.Each != nil || len(d.Policies) == 0) {
+	d, single, share, n := v.Description, v.Description.Single(v.Answer.Decision), 0.0, max(1, len(v.Answer.Each))
+	hasNumbers := v.Answer.Decision.Limit > 0
+	if !hasNumbers && (v.Answer.Local || v.Answer.Each != nil || len(d.Policies) == 0) {
 		return
 	}
-	if v.Local {
-		share = float64(v.Ask.Mode)
-	} else if v.Each == nil {
+	if v.Answer.Local {
+		share = float64(v.Settings.Mode)
+	} else if v.Answer.Each == nil {
 		n = max(n, len(d.Policies))
 	}
 	policies, limits := make([]byte, 0, 64), make([]byte, 0, 64)
 	for i := range n {
-		of, one, decided := d.Of(i), v.Decision, hasNumbers && i == single
-		if v.Each != nil {
-			one, decided = v.Each[i], true
+		of, one, decided := d.Of(i), v.Answer.Decision, hasNumbers && i == single
+		if v.Answer.Each != nil {
+			one, decided = v.Answer.Each[i], true
 		}
 		quota := of.Quota
 		if decided {
 			quota = cmp.Or(one.Limit, quota)
 		}
-		if quota == 0 && (len(v.Each) > 0 || n > 1 || v.Outcome.Err != nil) { // without an error, 0 is the limit of one policy
+		if quota == 0 && (len(v.Answer.Each) > 0 || n > 1 || v.Answer.Err != nil) { // without an error, 0 is the limit of one policy
 			continue // a Pause, or an unknown one
 		}
 		policies = appendItem(policies, of.Shown, ";q=", quota)
@@ -129,8 +129,8 @@ func setDraft(h http.Header, v *visit) {
 			continue
 		}
 		limits = appendItem(limits, of.Shown, ";r=", one.Remaining)
-		t := int64(d.Until(&v.Outcome, share, i) / time.Second)
-		if retry := v.Decision.RetryAfter; retry > 0 {
+		t := int64(d.Until(&v.Answer.Outcome, share, i) / time.Second)
+		if retry := v.Answer.Decision.RetryAfter; retry > 0 {
 			t = min(t, gate.RoundUp(retry, time.Second))
 		}
 		if t > 0 {
@@ -180,8 +180,8 @@ func setNumber(h http.Header, name string, n int64) { h[name] = []string{strconv
 // rateOf returns the decision that the older styles show, and whether it is a denial. They have no place for a quota
 // without a time, so it leaves out permits that requests hold. Its Limit is 0 if there is nothing else.
 func rateOf(v *visit) (d rratelimiter.Decision, denied bool) {
-	d, denied = v.Decision, v.Result == limit.Rejected
-	if len(v.Each) == 0 {
+	d, denied = v.Answer.Decision, v.Answer.Result == limit.Rejected
+	if len(v.Answer.Each) == 0 {
 		if v.Description.Of(v.Description.Single(d)).Refill == policy.Held {
 			d.Limit = 0
 		}
@@ -189,7 +189,7 @@ func rateOf(v *visit) (d rratelimiter.Decision, denied bool) {
 	}
 	var rates []rratelimiter.Decision
 	held := false
-	for i, one := range v.Each {
+	for i, one := range v.Answer.Each {
 		if v.Description.Of(i).Refill == policy.Held {
 			held = true
 		} else if one.Limit > 0 || !one.Allowed {
@@ -212,7 +212,7 @@ func resetOf(v *visit, shown rratelimiter.Decision, denied bool, retryAfter time
 	if denied {
 		return max(retryAfter, time.Second)
 	}
-	for _, d := range v.Each {
+	for _, d := range v.Answer.Each {
 		if d.Limit == shown.Limit && d.Remaining == shown.Remaining {
 			return d.ResetAfter
 		}

@@ -159,9 +159,9 @@ func TestRateLimit_QuotaUnknown_IsLeftOut(t *testing.T) {
 		}{
 			{both, 7, []string{`"hour";q=5;w=3600`}, `["hour"]`},
 			{both, 1, []string{`"hour";q=5;w=3600, "default";q=50`}, ""},
-			{guardtest.Known{Limiter: shared, Of: []limit.Policy{hour(5), paid}}, 1,
+			{guardtest.Known{Joinable: shared, Of: []limit.Policy{hour(5), paid}}, 1,
 				[]string{`"hour";q=5;w=3600, "paid";q=50`}, ""},
-			{guardtest.Known{Limiter: shared, Of: []limit.Policy{paid}}, 60, nil, `["paid"]`},
+			{guardtest.Known{Joinable: shared, Of: []limit.Policy{paid}}, 60, nil, `["paid"]`},
 			{unnumbered, 1, nil, `["hour"]`},
 		} {
 			w := serve(httplimit.Middleware(httplimit.All(c.limiter),

@@ -69,7 +69,7 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	inside := v.Request
-	if !v.Passes() {
+	if !v.Answer.Passes() {
 		defer v.End(0)
 		defer func() { copyBack(r, inside) }()
 		dropContent(w)
@@ -78,7 +78,7 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			writeRefusal(w, v)
 			return
 		}
-		inside = inside.WithContext(v)
+		inside = inside.WithContext(v.Context())
 		m.refuse.ServeHTTP(w, inside)
 		return
 	}
@@ -87,7 +87,7 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		later.begin = func(status int) { setHeaders(later.Header(), v, status, false) }
 		w = later
 	}
-	inside = inside.WithContext(v)
+	inside = inside.WithContext(v.Context())
 	returned := false
 	defer func() { // also if the handler or a callback panics
 		if !returned {
@@ -112,7 +112,7 @@ func copyBack(r, inside *http.Request) {
 // seesResponse reports whether the status or the headers of a response depend on a visit.
 func seesResponse(v *visit) bool {
 	for ; v != nil; v = v.Before {
-		if !v.Shadow && HeaderStyle(v.Settings.Headers) != NoHeaders || v.Settings.Refunds != nil {
+		if !v.Answer.Shadow && HeaderStyle(v.Settings.Headers) != NoHeaders || v.Settings.Refunds != nil {
 			return true
 		}
 	}
@@ -218,19 +218,19 @@ func writeRefusal(w http.ResponseWriter, v *visit) {
 	blank := func(status int) problem {
 		return problem{Type: "about:blank", Title: http.StatusText(status), Status: status}
 	}
-	switch v.Result {
+	switch v.Answer.Result {
 	case limit.Invalid:
 		p = blank(http.StatusBadRequest)
-		if errors.Is(v.Outcome.Err, ErrLengthRequired) {
+		if errors.Is(v.Answer.Err, ErrLengthRequired) {
 			p = blank(http.StatusLengthRequired)
 		}
-		if field := identity.LackOf(v.Outcome.Err); field != "" {
+		if field := identity.LackOf(v.Answer.Err); field != "" {
 			p.Detail = "The request needs one value of the " + field + "."
 		}
 	case limit.Rejected:
 		status := cmp.Or(v.Settings.Denied, http.StatusTooManyRequests)
 		if p = blank(status); status == http.StatusTooManyRequests {
-			p = problem{ianaTypes + "quota-exceeded", "The request is over its limit.", status, "", v.Violated}
+			p = problem{ianaTypes + "quota-exceeded", "The request is over its limit.", status, "", v.Answer.Violated}
 		}
 	}
 	w.WriteHeader(p.Status)

@@ -60,7 +60,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if v == nil {
 		return t.base.RoundTrip(r)
 	}
-	if !v.Passes() {
+	if !v.Answer.Passes() {
 		if r.Body != nil {
 			_ = r.Body.Close() // required of a RoundTripper
 		}
@@ -79,7 +79,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	gate.PauseFor(t.gate, v, resp, t.pauseOn)
 	t.gate.Follow(v, resp.Header)
-	if v.Receipt.Hold != nil {
+	if v.Answer.Receipt.Hold != nil {
 		resp.Body = untilEnd(resp.Body, v.Return)
 		open = true
 	}

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/rratelimiter/rratelimiter"
@@ -23,8 +23,8 @@ import (
 // group is descriptors of one cost that one call decides: all take their permits, or none does.
 type group struct {
 	members []*descriptor
-	joint   gate.Joint // of the members
-	request outage.Ask
+	joint   gate.Joint     // of the members
+	limiter limit.Joinable // that was asked
 	answer  outage.Answer
 	each    []rratelimiter.Decision // of the policies of all members
 }
@@ -53,17 +53,25 @@ func (g *group) cost() uint64 {
 	return 0
 }
 
-// call calls Redis, and sets the status of each member.
-func (g *group) call(ctx context.Context, s *Server) error {
+// call calls Redis, and sets the status of each member. It has until the end of the request, or its end if that is
+// zero.
+func (g *group) call(ctx context.Context, end time.Time, s *Server) error {
+	limited := ctx
+	if !end.IsZero() {
+		var stop context.CancelFunc
+		limited, stop = context.WithDeadline(ctx, end)
+		defer stop()
+	}
 	first := g.members[0]
 	limiter, policies := g.joint.Limiter()
-	g.request = outage.Ask{Limiter: limiter, Each: len(policies) > 1, Permits: int64(max(1, first.cost))}
+	demand := outage.Demand{Limiter: limiter, Each: len(policies) > 1, Permits: int64(max(1, first.cost))}
 	if first.action != take || first.rule.Overdraw {
 		one, _ := limiter.(*limit.Limiter) // as all of this package
-		g.request.Limiter = newOperation(one, first.action, int64(first.cost))
-		g.request.Each, g.request.Permits = true, 1 // in an outage, no limit refuses its hits
+		demand.Limiter = newOperation(one, first.action, int64(first.cost))
+		demand.Each, demand.Permits = true, 1 // in an outage, no limit refuses its hits
 	}
-	g.answer = s.guard.Decide(ctx, g.request)
+	g.limiter = demand.Limiter
+	g.answer = s.guard.Decide(limited, demand)
 	g.each = g.answer.Each
 	if g.each == nil {
 		g.each = []rratelimiter.Decision{g.answer.Decision}
@@ -74,6 +82,9 @@ func (g *group) call(ctx context.Context, s *Server) error {
 			return s.failed(g.answer.Err) // no limiter of this package does this
 		}
 	case limit.Canceled:
+		if ctx.Err() == nil {
+			return s.failed(context.DeadlineExceeded)
+		}
 		return status.FromContextError(ctx.Err()).Err()
 	default:
 		return s.failed(g.answer.Err)
@@ -226,24 +237,22 @@ func (l *lane) add(desc *descriptor) {
 	l.groups = append(l.groups, g)
 }
 
-// callAll calls the lanes, at the same time if none follows another. Calls that follow others have
-// the rest of the deadline.
+// callAll calls the lanes, at the same time if none follows another.
 func (s *Server) callAll(ctx context.Context, lanes []*lane) error {
-	if len(lanes) == 1 && len(lanes[0].groups) == 1 { // as for most requests
-		return lanes[0].call(ctx, ctx, ctx, s)
+	end := time.Now().Add(s.config.Deadline)
+	if len(lanes) == 1 { // as for most requests
+		return lanes[0].call(ctx, end, s)
 	}
-	bounded, cancel := context.WithTimeout(ctx, s.config.Deadline)
-	defer cancel()
 	var calls sync.WaitGroup
 	for _, l := range lanes {
 		if !l.follows {
-			calls.Go(func() { l.err = l.call(ctx, ctx, bounded, s) })
+			calls.Go(func() { l.err = l.call(ctx, end, s) })
 		}
 	}
 	calls.Wait()
 	for _, l := range lanes {
 		if l.follows {
-			l.err = l.call(ctx, bounded, bounded, s)
+			l.err = l.call(ctx, end, s)
 		}
 		if l.err != nil {
 			return l.err
@@ -254,15 +263,15 @@ func (s *Server) callAll(ctx context.Context, lanes []*lane) error {
 
 // call calls the groups until one denies the request or fails. Then the groups before it return what
 // they have taken. The cheapest group is first, so that a request that it denies takes nothing of the
-// others.
-func (l *lane) call(ctx, first, others context.Context, s *Server) error {
+// others. Calls that follow others have until the end.
+func (l *lane) call(ctx context.Context, end time.Time, s *Server) error {
 	slices.SortStableFunc(l.groups, func(a, b *group) int { return cmp.Compare(a.cost(), b.cost()) })
-	limited := first
 	for i, g := range l.groups {
-		err := g.call(limited, s)
-		if status.Code(err) == codes.DeadlineExceeded && ctx.Err() == nil {
-			err = s.failed(context.DeadlineExceeded)
+		until := end
+		if i == 0 && !l.follows {
+			until = time.Time{} // the deadline of the guard suffices
 		}
+		err := g.call(ctx, until, s)
 		switch before := l.groups[:i]; {
 		case err != nil && i > 0:
 			go s.refund(ctx, before)
@@ -276,7 +285,6 @@ func (l *lane) call(ctx, first, others context.Context, s *Server) error {
 			}
 			return nil
 		}
-		limited = others
 	}
 	return nil
 }
@@ -285,7 +293,7 @@ func (l *lane) call(ctx, first, others context.Context, s *Server) error {
 func (s *Server) refund(ctx context.Context, granted []*group) {
 	for _, g := range granted {
 		if g.members[0].action == take {
-			_ = s.guard.Settle(ctx, g.request, g.answer, 0)
+			_ = s.guard.Settle(ctx, g.limiter, g.answer, 0)
 		}
 	}
 }

@@ -20,10 +20,10 @@ func TestOperation_Overdraw_IsNotRefundedInPart(t *testing.T) {
 		l := limit.New(rratelimiter.New(f.Conn), "name", limit.FixedWindow{Permits: 10, Interval: time.Hour})
 		g := outage.New(time.Second, nil)
 		for _, hits := range []int64{3, 9} { // the second takes more than is free
-			q := outage.Ask{Limiter: newOperation(l, take, hits), Permits: 1, Each: true}
-			a := g.Decide(t.Context(), q)
+			d := outage.Demand{Limiter: newOperation(l, take, hits), Permits: 1, Each: true}
+			a := g.Decide(t.Context(), d)
 			require.NoError(t, a.Err)
-			assert.ErrorIs(t, g.Settle(t.Context(), q, a, 0), map[int64]error{3: errors.ErrUnsupported}[hits])
+			assert.ErrorIs(t, g.Settle(t.Context(), d.Limiter, a, 0), map[int64]error{3: errors.ErrUnsupported}[hits])
 		}
 		now, err := l.Peek(t.Context())
 		require.NoError(t, err)

@@ -100,18 +100,18 @@ func newServer(s guardtest.Settings) guardtest.Server {
 		v := g.Admit(keyed{In: ctx, Call: key})
 		if v != nil {
 			defer v.End(0) // also if the handler panics
-			ctx = v
+			ctx = v.Context()
 		}
-		if v == nil || v.Passes() {
+		if v == nil || v.Answer.Passes() {
 			if s.Handler != nil {
 				s.Handler(ctx)
 			}
 			return guardtest.Reply{Status: http.StatusOK}
 		}
-		reply = guardtest.Reply{Status: http.StatusServiceUnavailable, RetryAfter: v.Settings.Spread.Add(v.RetryAfter())}
-		switch v.Result {
+		reply = guardtest.Reply{Status: http.StatusServiceUnavailable, RetryAfter: v.Settings.Spread.Add(v.Answer.RetryAfter())}
+		switch v.Answer.Result {
 		case limit.Rejected:
-			reply.Status, reply.Text = http.StatusTooManyRequests, fmt.Sprintf("%q", v.Violated)
+			reply.Status, reply.Text = http.StatusTooManyRequests, fmt.Sprintf("%q", v.Answer.Violated)
 		case limit.Invalid:
 			reply.Status = http.StatusBadRequest
 		}
@@ -123,13 +123,13 @@ func newClient(s guardtest.Settings, upstream func() guardtest.Reply) guardtest.
 	g := gate.NewOutgoing("gate", optionsOf(s))
 	return func(ctx context.Context, key string) (guardtest.Reply, error) {
 		v := g.Admit(keyed{In: ctx, Call: key})
-		if v != nil && !v.Passes() {
+		if v != nil && !v.Answer.Passes() {
 			return guardtest.Reply{}, v.NotSent(errNotSent)
 		}
 		defer v.Return()
 		reply := upstream()
 		if v != nil && (reply.Status == http.StatusTooManyRequests || reply.Status == http.StatusServiceUnavailable) {
-			g.Pause(v.Ask.Limiter, reply.RetryAfter)
+			g.Pause(v.Limiter, reply.RetryAfter)
 		}
 		return reply, nil
 	}

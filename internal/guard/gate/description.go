@@ -98,12 +98,12 @@ var windows = map[time.Duration]string{
 }
 
 type describedLimiter struct {
-	outage.Limiter
+	limit.Joinable
 	description *Description
 }
 
 // descriptionOf returns the description of a limiter. The rate of a *rratelimiter.Limiter is in Redis.
-func descriptionOf(l outage.Limiter) *Description {
+func descriptionOf(l limit.Joinable) *Description {
 	if l, ok := l.(interface{ Policies() []limit.Policy }); ok {
 		return Describe(l.Policies()...)
 	}

@@ -42,10 +42,19 @@ func (c Call[C]) WithContext(ctx context.Context) Call[C] { return Call[C]{ctx, 
 
 // Chooser chooses what limits a request.
 type Chooser[R Request[R]] interface {
-	// Choose returns the visits of a request in the order in which they are decided, none if nothing limits it. It
-	// returns the request in the context in which its callbacks get it. The fields of a Visit that a chooser
-	// sets are the first ones.
+	// Choose returns the visits of a request in the order in which they are decided, each with its Choice. It returns
+	// none if nothing limits the request. It also returns the request in the context in which its callbacks get it.
 	Choose(r R) (R, []Visit[R])
+}
+
+// Choice is what limits a request.
+type Choice struct {
+	Limiter     limit.Joinable
+	Description *Description // of the policies of the limiter; nil if there is none
+	Permits     int64        // 0 for the Cost of the options
+	Settings    *Settings    // nil for those of the gate
+	Ban         string       // denies the request in place of a limiter, by this name
+	Err         error        // why there is no limiter
 }
 
 // Options are the settings of one middleware or interceptor, and the functions of its user. Those that are not set
@@ -53,6 +62,7 @@ type Chooser[R Request[R]] interface {
 type Options[R Request[R]] struct {
 	Settings
 	Chooser   Chooser[R]
+	FromFile  bool // the Chooser has the rules of a file
 	Skip      func(R) bool
 	Cost      func(R) (int64, error)
 	Report    func(R, limit.Outcome)
@@ -84,9 +94,8 @@ type Gate[R Request[R]] struct {
 	caller     string // begins the text of a panic
 	maxWaiting int    // without one in the settings
 
-	// paused returns how long a pause of outgoing requests still lasts, by the name of their limiter. It is nil for a
-	// server.
-	paused func(name string, redis bool) time.Duration
+	// paused returns the rest of a pause of outgoing requests, by the name of their limiter. It is nil for a server.
+	paused func(name string) (rest time.Duration, inRedis bool)
 }
 
 // NewGate returns the gate of a server.
@@ -109,13 +118,13 @@ func (g *Gate[R]) Admit(r R) (last *Visit[R]) {
 	}()
 	for i := range visits {
 		v := &visits[i]
-		v.gate, v.Request, v.Context = g, r, r.Context()
+		v.Request, v.gate = r, g
 		if !g.decide(v) {
 			continue
 		}
 		v.Before, last = last, v
 		g.report(v)
-		if !v.Passes() {
+		if !v.Answer.Passes() {
 			break
 		}
 	}
@@ -123,39 +132,36 @@ func (g *Gate[R]) Admit(r R) (last *Visit[R]) {
 	return last
 }
 
-// decide decides a visit. It returns false if the request costs nothing.
+// decide decides a visit by its choice. It returns false if the request costs nothing.
 func (g *Gate[R]) decide(v *Visit[R]) bool {
+	v.finalCost.Store(unsettled)
 	if v.Settings == nil {
 		v.Settings = &g.Settings
 	}
-	v.finalCost.Store(unsettled)
-	s, ask, err := v.Settings, &v.Ask, v.Outcome.Err
-	if err == nil && ask.Permits == 0 {
-		if ask.Permits = 1; g.Cost != nil {
-			if ask.Permits, err = g.Cost(v.Request); err == nil && ask.Permits == 0 {
+	s, err := v.Settings, v.Err
+	if err == nil && v.Permits == 0 {
+		if v.Permits = 1; g.Cost != nil {
+			if v.Permits, err = g.Cost(v.Request); err == nil && v.Permits == 0 {
 				return false
 			}
 		}
 	}
-	ask.Mode, ask.MaxWaiting = s.Mode, cmp.Or(s.MaxWaiting, g.maxWaiting)
-	if !s.Shadow {
-		if ask.Wait = s.Wait; g.paused != nil && err == nil {
-			name := ask.Limiter.Name()
-			ask.Paused = func(redis bool) time.Duration { return g.paused(name, redis) }
-		}
-	}
-	switch begin := time.Now(); {
+	switch {
 	case err != nil:
 		v.Answer = g.withoutLimiter(s, err)
-	case v.Banned:
-		v.Result = limit.Rejected
+	case v.Ban != "":
+		v.Answer = outage.Answered(limit.Rejected, nil)
 	default:
 		if v.Description.unknownPolicies {
-			MustShare(g.caller, s.Mode, ask.Limiter)
+			MustShare(g.caller, s.Mode, v.Limiter)
 		}
-		ask.Each = g.Follows || len(v.Description.Policies) > 1
-		v.Answer = g.guard.Decide(v.Context, *ask)
-		if ask.Wait > 0 && g.paused == nil {
+		d := outage.Demand{Limiter: v.Limiter, Permits: v.Permits, Each: g.Follows || len(v.Description.Policies) > 1,
+			Mode: s.Mode, MaxWaiting: cmp.Or(s.MaxWaiting, g.maxWaiting)}
+		if !s.Shadow {
+			d.Wait, d.Paused = s.Wait, g.paused
+		}
+		begin := time.Now()
+		if v.Answer = g.guard.Decide(v.Request.Context(), d); d.Wait > 0 && g.paused == nil {
 			v.overLimit(begin)
 		}
 	}
@@ -172,23 +178,24 @@ func (g *Gate[R]) withoutLimiter(s *Settings, err error) outage.Answer {
 
 // report completes the outcome of a visit, and reports it.
 func (g *Gate[R]) report(v *Visit[R]) {
-	if h := v.Receipt.Hold; h != nil && !v.Settings.Keeps {
+	if h := v.Answer.Receipt.Hold; h != nil && !v.Settings.Keeps {
 		h.Keep(func(err error) {
 			defer func() { _ = recover() }() // of the callback
 			g.reportUnsettled(v.Request, err)
 		})
 	}
-	v.Shadow, v.Cost, v.At = v.Settings.Shadow, v.Ask.Permits, time.Now()
-	if v.Ask.Limiter != nil {
-		v.Limiter = v.Ask.Limiter.Name()
+	o := &v.Answer.Outcome
+	if o.Limiter = v.Ban; v.Limiter != nil {
+		o.Limiter = v.Limiter.Name()
 	}
-	if v.Result == limit.Rejected {
-		for _, i := range v.Description.Denying(&v.Outcome) {
-			v.Violated = append(v.Violated, v.Description.Of(i).Shown)
+	o.Shadow, o.Cost, v.At = v.Settings.Shadow, v.Permits, time.Now()
+	if o.Result == limit.Rejected {
+		for _, i := range v.Description.Denying(o) {
+			o.Violated = append(o.Violated, v.Description.Of(i).Shown)
 		}
 	}
 	if g.Report != nil {
-		g.Report(v.Request, v.Outcome)
+		g.Report(v.Request, *o)
 	}
 }
 
@@ -198,46 +205,44 @@ func (g *Gate[R]) reportUnsettled(r R, err error) {
 	}
 }
 
-// Visit is a request from the choice of its limiter to its end. A chooser sets the first fields, and Admit the others.
-// A Visit is the context of the handler that gets the request, or of a refusal. R is a request of its protocol: a gRPC
-// server may be a handler of HTTP.
+// Visit is a request that one limiter decides, from the choice of that limiter to the end of the request. Each stage
+// sets fields, which later ones read:
+//
+//  1. Choose: the Choice.
+//  2. Admit: the Request and its gate, and the Settings and Permits that the Choice leaves open. The Guard sets the
+//     Answer. Then Admit reports the Outcome, and links the visits of a request by Before.
+//  3. The handler of an admitted request, in [Visit.Context]: by Settle the finalCost.
+//  4. [Visit.End] settles the finalCost, and returns the places that the request held.
 type Visit[R Request[R]] struct {
-	Settings    *Settings    // nil for those of the gate
-	Ask         outage.Ask   // a chooser sets the Limiter, and the Permits if Cost has no effect
-	Description *Description // of the policies of the limiter; nil if there is none
-	Banned      bool         // denied without a limiter, whose name a chooser sets
-
-	outage.Answer // a chooser sets Err if there is no limiter
-
-	context.Context           // of the request
-	Request         R         // in this context
-	At              time.Time // of the answer
-	Before          *Visit[R] // by which the request was decided and admitted before; or nil
+	Choice
+	Request R // in the context that the Chooser has returned
+	Answer  outage.Answer
+	At      time.Time // of the Answer
+	Before  *Visit[R] // by which the request was decided and admitted before; or nil
 
 	gate      *Gate[R]
-	finalCost atomic.Int64 // the final cost, or one of the two constants below 0
+	finalCost atomic.Int64 // or one of the two constants below 0
 }
 
 const (
 	unsettled       = -1
-	handlerReturned = -2 // the handler has returned
+	handlerReturned = -2
 )
 
-type visitKey[R any] struct{}
+// The keys of visits in contexts. A gRPC server may be a handler of HTTP, so each protocol has a key.
+type (
+	visitKey[R any] struct{}
+	fileVisitKey    struct{} // of a visit that the rules of a file have decided
+)
 
-type fileVisitKey struct{}
-
-// Value returns the visit itself for its keys.
-func (v *Visit[R]) Value(key any) any {
-	switch key {
-	case visitKey[R]{}:
-		return v
-	case fileVisitKey{}:
-		if _, own := v.gate.Chooser.(Func[R]); !own {
-			return v
-		}
+// Context returns the context of the handler that gets the request, or of a refusal. [OutcomeOf] and [SettleIn] find
+// the visit there.
+func (v *Visit[R]) Context() context.Context {
+	ctx := context.WithValue(v.Request.Context(), visitKey[R]{}, v)
+	if v.gate.FromFile {
+		ctx = context.WithValue(ctx, fileVisitKey{}, v)
 	}
-	return v.Context.Value(key)
+	return ctx
 }
 
 // OutcomeOf returns the Outcome of the innermost visit of a context, false for none.
@@ -246,17 +251,19 @@ func OutcomeOf[R Request[R]](ctx context.Context) (limit.Outcome, bool) {
 	if !ok {
 		return limit.Outcome{}, false
 	}
-	return v.Outcome, true
+	return v.Answer.Outcome, true
 }
 
 // overLimit makes a denial of a request that was over its limit at first, and whose context ended while it
 // waited, unless its client has gone.
 func (v *Visit[R]) overLimit(begin time.Time) {
-	if v.Result != limit.Canceled || v.Decision.RetryAfter <= 0 || errors.Is(v.Err(), context.Canceled) {
+	a := &v.Answer
+	if a.Result != limit.Canceled || a.Decision.RetryAfter <= 0 ||
+		errors.Is(v.Request.Context().Err(), context.Canceled) {
 		return
 	}
-	v.Result = limit.Rejected
-	v.Decision.RetryAfter = max(1, v.Decision.RetryAfter-time.Since(begin))
+	a.Result = limit.Rejected
+	a.Decision.RetryAfter = max(1, a.Decision.RetryAfter-time.Since(begin))
 }
 
 // SettleIn sets the final cost of the innermost visit of a context. It does nothing for a request that
@@ -285,7 +292,7 @@ func settle(visit any, pkg string, cost int64) error {
 
 // settle sets the final cost of a visit and of those before it.
 func (v *Visit[R]) settle(cost int64) (err error) {
-	if !v.Passes() {
+	if !v.Answer.Passes() {
 		return nil
 	}
 	for ; v != nil; v = v.Before {
@@ -301,16 +308,16 @@ const maxPermits = 1 << 53
 
 // setCost stores the final cost. After the handler, end settles it by Guard.Settle.
 func (v *Visit[R]) setCost(cost int64) error {
-	if v.Result != limit.Acquired {
+	if v.Answer.Result != limit.Acquired {
 		return nil
 	}
-	taken := v.Ask.Permits
+	taken := v.Permits
 	if cost-taken > maxPermits {
 		return fmt.Errorf("%w: a cost of %d to settle: at most 2^53 more permits can be charged",
 			rratelimiter.ErrInvalidPermits, cost)
 	}
 	if !v.canSettle(cost) {
-		return fmt.Errorf("a limiter of type %T has taken %d permits and cannot settle for %d: %w", v.Ask.Limiter,
+		return fmt.Errorf("a limiter of type %T has taken %d permits and cannot settle for %d: %w", v.Limiter,
 			taken, cost, errors.ErrUnsupported)
 	}
 	for {
@@ -326,13 +333,13 @@ func (v *Visit[R]) setCost(cost int64) error {
 
 // canSettle reports whether the cost of a granted request can be changed to a final one.
 func (v *Visit[R]) canSettle(cost int64) bool {
-	switch taken := v.Ask.Permits; {
-	case cost == taken || v.Local:
+	switch taken := v.Permits; {
+	case cost == taken || v.Answer.Local:
 		return true
 	case cost > taken:
-		return outage.CanCharge(v.Ask.Limiter)
+		return outage.CanCharge(v.Limiter)
 	}
-	return v.Receipt.Refund != nil
+	return v.Answer.Receipt.Refund != nil
 }
 
 // End settles the final cost of a request after its handler has returned, and returns what it has held.
@@ -342,10 +349,10 @@ func (v *Visit[R]) canSettle(cost int64) bool {
 // A client that has its response may send the next request at once. So if the grant left no place free, End waits
 // until its place is returned, for at most a deadline.
 func (v *Visit[R]) End(status int) {
-	if v.Receipt.Hold != nil || v.Before != nil {
+	if v.Answer.Receipt.Hold != nil || v.Before != nil {
 		defer v.waitForPlaces()
 	}
-	v.end(status, !v.Passes())
+	v.end(status, !v.Answer.Passes())
 }
 
 // end ends a visit and those before it, also if a callback panics. With free, the request costs nothing.
@@ -354,14 +361,14 @@ func (v *Visit[R]) end(status int, free bool) {
 		defer v.Before.end(status, free)
 	}
 	s, cost := v.Settings, v.finalCost.Swap(handlerReturned)
-	if h := v.Receipt.Hold; h != nil && (!s.Keeps || free || cost >= 0) {
+	if h := v.Answer.Receipt.Hold; h != nil && (!s.Keeps || free || cost >= 0) {
 		h.Return()
 	}
 	if free || cost == unsettled && !s.Keeps && status > 0 && s.Refunds != nil && s.Refunds(status) {
 		cost = 0
 	}
 	if cost >= 0 {
-		v.gate.reportUnsettled(v.Request, v.gate.guard.Settle(v.Context, v.Ask, v.Answer, cost))
+		v.gate.reportUnsettled(v.Request, v.gate.guard.Settle(v.Request.Context(), v.Limiter, v.Answer, cost))
 	}
 }
 
@@ -369,12 +376,12 @@ func (v *Visit[R]) end(status int, free bool) {
 func (v *Visit[R]) waitForPlaces() {
 	var ctx context.Context
 	for g := v.gate; v != nil; v = v.Before {
-		h := v.Receipt.Hold
-		if h == nil || !h.Full || v.Settings.Keeps || g.guard.Down(v.Ask.Limiter) {
+		h := v.Answer.Receipt.Hold
+		if h == nil || !h.Full || v.Settings.Keeps || g.guard.Down(v.Limiter) {
 			continue
 		}
 		if ctx == nil {
-			limited, stop := context.WithTimeout(context.WithoutCancel(v.Context), g.guard.Deadline())
+			limited, stop := context.WithTimeout(context.WithoutCancel(v.Request.Context()), g.guard.Deadline())
 			defer stop()
 			ctx = limited
 		}
@@ -383,7 +390,7 @@ func (v *Visit[R]) waitForPlaces() {
 }
 
 // Func is a Chooser by a function, which returns the limiter of a request.
-type Func[R Request[R]] func(R) (outage.Limiter, error)
+type Func[R Request[R]] func(R) (limit.Joinable, error)
 
 // Choose returns the visit of a request, none if the function returns no limiter.
 func (choose Func[R]) Choose(r R) (R, []Visit[R]) {
@@ -395,36 +402,36 @@ func (choose Func[R]) Choose(r R) (R, []Visit[R]) {
 	one := make([]Visit[R], 1)
 	switch v := &one[0]; {
 	case err != nil:
-		v.Outcome.Err = err
+		v.Err = err
 	case described:
-		v.Ask.Limiter, v.Description = l.Limiter, l.description
+		v.Limiter, v.Description = l.Joinable, l.description
 	default:
-		v.Ask.Limiter, v.Description = limiter, descriptionOf(limiter)
+		v.Limiter, v.Description = limiter, descriptionOf(limiter)
 	}
 	return r, one
 }
 
 // All returns a chooser of one limiter, with the description of its policies, or of none for a nil limiter. It panics
 // if every call would fail. The text begins with the call.
-func All[R any](call string, l outage.Limiter) func(R) (outage.Limiter, error) {
+func All[R any](call string, l limit.Joinable) func(R) (limit.Joinable, error) {
 	if outage.IsNil(l) {
-		return func(R) (outage.Limiter, error) { return nil, nil }
+		return func(R) (limit.Joinable, error) { return nil, nil }
 	}
 	MustCheck(call, l)
 	d := *descriptionOf(l)
 	d.unknownPolicies = !outage.HasShare(l)
 	l = describedLimiter{l, &d}
-	return func(R) (outage.Limiter, error) { return l, nil }
+	return func(R) (limit.Joinable, error) { return l, nil }
 }
 
 // Each returns a chooser of the limiter of a key, with a description of the policies that all keys share. It panics
 // if every call would fail, and sends nothing to Redis. An empty key is an error, so that requests never share a
 // limiter by accident. Texts begin with the call.
 func Each[R any, K ~func(R) (string, error)](call string, client *rratelimiter.Client, name string, key K,
-	policies []limit.Policy) func(R) (outage.Limiter, error) {
+	policies []limit.Policy) func(R) (limit.Joinable, error) {
 	d := Describe(policies...)
 	limiters := limit.NewKeyed(client, name, d.Policies...)
-	return each(call, key, outage.CheckLimiter(limiters.Limiter("key")), func(key string) (outage.Limiter, error) {
+	return each(call, key, outage.CheckLimiter(limiters.Limiter("key")), func(key string) (limit.Joinable, error) {
 		return describedLimiter{limiters.Limiter(identity.Key(key)), d}, nil
 	})
 }
@@ -432,7 +439,7 @@ func Each[R any, K ~func(R) (string, error)](call string, client *rratelimiter.C
 // EachRedisson is Each for limiters in Redisson's layout, whose names are the prefix and the key. A rate without a
 // KeepAlive is invalid, since Redis would keep every key for ever.
 func EachRedisson[R any, K ~func(R) (string, error)](call string, client *rratelimiter.Client, prefix string, key K,
-	rate rratelimiter.Rate) func(R) (outage.Limiter, error) {
+	rate rratelimiter.Rate) func(R) (limit.Joinable, error) {
 	initial := rratelimiter.InitialRate(rate)
 	var err error
 	switch {
@@ -445,7 +452,7 @@ func EachRedisson[R any, K ~func(R) (string, error)](call string, client *rratel
 	default:
 		err = outage.CheckLimiter(client.Limiter(prefix+"key", initial))
 	}
-	return each(call, key, err, func(key string) (outage.Limiter, error) {
+	return each(call, key, err, func(key string) (limit.Joinable, error) {
 		if len(key) > longestRedissonKey {
 			return nil, identity.Invalidf("%s: the key has %d bytes, want at most %d", call, len(key), longestRedissonKey)
 		}
@@ -459,14 +466,14 @@ const longestRedissonKey = 8 << 10
 
 // each returns a chooser that opens the limiter of a key. It panics with invalid, an error of all of them.
 func each[R any, K ~func(R) (string, error)](call string, key K, invalid error,
-	open func(key string) (outage.Limiter, error)) func(R) (outage.Limiter, error) {
+	open func(key string) (limit.Joinable, error)) func(R) (limit.Joinable, error) {
 	if invalid == nil && key == nil {
 		invalid = errors.New("the Key is nil: pass ByIP or a function")
 	}
 	if invalid != nil {
 		panic(fmt.Sprintf("%s: %v", call, invalid))
 	}
-	return func(r R) (outage.Limiter, error) {
+	return func(r R) (limit.Joinable, error) {
 		text, err := key(r)
 		if err == nil && text == "" {
 			err = fmt.Errorf("%s: the key is empty", call)

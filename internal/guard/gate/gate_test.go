@@ -3,10 +3,13 @@ package gate
 import (
 	"errors"
 	"net/http"
+	"net/http/httptest"
 	"testing"
 
-	"github.com/rratelimiter/rratelimiter"
 	"github.com/stretchr/testify/assert"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 // Equal errors have equal texts.
@@ -17,16 +20,16 @@ func TestNotSent_Text_SaysPausedAndRounds(t *testing.T) {
 		`not sent: limiter "name": not enough permits (1) in time`:            {},
 	} {
 		var refused Visit[*http.Request]
-		refused.Limiter, refused.Cost, refused.Decision = "name", 1, d
+		refused.Answer.Outcome = limit.Outcome{Limiter: "name", Cost: 1, Decision: d}
 		assert.EqualError(t, refused.NotSent(errors.New("not sent")), want)
 	}
 }
 
 // A gRPC server may run as a handler of net/http, behind a middleware of httplimit.
 func TestOutcomeOf_OtherProtocol_IsNone(t *testing.T) {
-	v := &Visit[*http.Request]{Context: t.Context()}
-	_, ofHTTP := OutcomeOf[*http.Request](v)
+	v := &Visit[*http.Request]{Request: httptest.NewRequest(http.MethodGet, "/", nil), gate: new(Gate[*http.Request])}
+	_, ofHTTP := OutcomeOf[*http.Request](v.Context())
 	assert.True(t, ofHTTP)
-	_, ofGRPC := OutcomeOf[Call[int]](v)
+	_, ofGRPC := OutcomeOf[Call[int]](v.Context())
 	assert.False(t, ofGRPC)
 }

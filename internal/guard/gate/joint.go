@@ -5,7 +5,6 @@ package gate
 import (
 	"slices"
 
-	"github.com/rratelimiter/rratelimiter/internal/guard/outage"
 	"github.com/rratelimiter/rratelimiter/internal/policy"
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 	"github.com/rratelimiter/rratelimiter/limit"
@@ -43,7 +42,7 @@ func (j Joint) With(m Member, cluster bool) (Joint, bool) {
 }
 
 // Limiter returns one limiter for all members, and their policies.
-func (j Joint) Limiter() (outage.Limiter, []limit.Policy) {
+func (j Joint) Limiter() (limit.Joinable, []limit.Policy) {
 	if len(j) == 1 {
 		return j[0].Limiter, j[0].Policies
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/guard/outage"
+	"github.com/rratelimiter/rratelimiter/internal/inside"
 	"github.com/rratelimiter/rratelimiter/internal/policy"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
@@ -32,31 +33,32 @@ type Outgoing[R Request[R]] struct {
 // NewOutgoing returns the gate of a client.
 func NewOutgoing[R Request[R]](caller string, o Options[R]) *Outgoing[R] {
 	g := &Outgoing[R]{Gate: NewGate(caller, o)}
-	g.Wait, g.maxWaiting, g.paused = cmp.Or(o.Wait, outage.Forever), 0, g.pauses.left
+	g.Wait, g.maxWaiting, g.paused = cmp.Or(o.Wait, inside.Forever), 0, g.pauses.left
 	return g
 }
 
 // NotSent returns the error of an outgoing request that was refused. It wraps the error of the
 // middleware, and the reason if there is one.
 func (v *Visit[R]) NotSent(err error) error {
-	after := v.Decision.RetryAfter
+	o := v.Answer.Outcome
+	after := o.Decision.RetryAfter
 	// Whole seconds, so that equal errors have equal texts.
 	seconds := time.Duration(RoundUp(after, time.Second)) * time.Second
 	switch {
-	case v.Outcome.Err != nil:
-		return fmt.Errorf("%w: %w", err, v.Outcome.Err)
-	case after > 0 && v.Decision.Limit == 0:
-		return fmt.Errorf("%w: limiter %q: paused for %v", err, v.Limiter, seconds)
+	case o.Err != nil:
+		return fmt.Errorf("%w: %w", err, o.Err)
+	case after > 0 && o.Decision.Limit == 0:
+		return fmt.Errorf("%w: limiter %q: paused for %v", err, o.Limiter, seconds)
 	case after > 0:
-		return fmt.Errorf("%w: limiter %q: not enough permits (%d) in time, but in %v", err, v.Limiter, v.Cost, seconds)
+		return fmt.Errorf("%w: limiter %q: not enough permits (%d) in time, but in %v", err, o.Limiter, o.Cost, seconds)
 	}
-	return fmt.Errorf("%w: limiter %q: not enough permits (%d) in time", err, v.Limiter, v.Cost)
+	return fmt.Errorf("%w: limiter %q: not enough permits (%d) in time", err, o.Limiter, o.Cost)
 }
 
 // Return begins to return what a request has held, if it was limited. It does so once.
 func (v *Visit[R]) Return() {
 	if v != nil {
-		v.Receipt.Hold.Return()
+		v.Answer.Receipt.Hold.Return()
 	}
 }
 
@@ -128,28 +130,23 @@ func (p *pauses) markInRedis(name string, until time.Time) {
 	}
 }
 
-// left returns the rest of a name's pause. A pause that Redis has counts only without redis, which denies
-// it by itself.
-func (p *pauses) left(name string, redis bool) time.Duration {
+// left returns the rest of the pause of a name, 0 for none, and whether Redis has it.
+func (p *pauses) left(name string) (rest time.Duration, inRedis bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	one, ok := p.byName[name]
 	if !ok {
-		return 0
+		return 0, false
 	}
-	left := time.Until(one.until)
-	if left <= 0 {
+	if rest = time.Until(one.until); rest <= 0 {
 		delete(p.byName, name)
 	}
-	if redis && one.inRedis {
-		return 0
-	}
-	return max(0, left)
+	return max(0, rest), one.inRedis
 }
 
 // PauseFor pauses the limiter of a request for the longest time that its answer asks for by one of some functions.
 func PauseFor[R Request[R], A any](g *Outgoing[R], v *Visit[R], answer A, asks []func(A) (time.Duration, bool)) {
-	if v == nil || v.Ask.Limiter == nil {
+	if v == nil || v.Limiter == nil {
 		return
 	}
 	longest := time.Duration(0)
@@ -158,7 +155,7 @@ func PauseFor[R Request[R], A any](g *Outgoing[R], v *Visit[R], answer A, asks [
 			longest = max(longest, d)
 		}
 	}
-	g.Pause(v.Ask.Limiter, longest)
+	g.Pause(v.Limiter, longest)
 }
 
 // pauseDeadline bounds the call that begins a pause in Redis. No caller waits for it.
@@ -166,7 +163,7 @@ const pauseDeadline = 10 * time.Second
 
 // Pause pauses a limiter because a server asked for it: for the callers of the gate at once, and for
 // all processes if it has a limit.Pause. If that call to Redis fails, the gate pauses alone.
-func (g *Outgoing[R]) Pause(l outage.Limiter, d time.Duration) {
+func (g *Outgoing[R]) Pause(l limit.Joinable, d time.Duration) {
 	if d <= 0 {
 		return
 	}
@@ -189,7 +186,7 @@ func (g *Outgoing[R]) Pause(l outage.Limiter, d time.Duration) {
 }
 
 // mostOf returns the longest pause of a limiter by the answer of a server.
-func mostOf(l outage.Limiter) time.Duration {
+func mostOf(l limit.Joinable) time.Duration {
 	most := time.Duration(0)
 	for _, one := range outage.PoliciesOf(l) {
 		if p, ok := policy.Plain(one).(limit.Pause); ok && (most == 0 || p.Most < most) {
@@ -234,7 +231,7 @@ func (q *quotas) ofLocked(name string) *quota {
 
 // isCounted reports whether it is known what the grant of a request left.
 func (v *Visit[R]) isCounted() bool {
-	return v != nil && v.Result == limit.Acquired && !v.Local && v.Description != nil && v.Decision.Limit > 0
+	return v != nil && v.Answer.Result == limit.Acquired && !v.Answer.Local && v.Description != nil && v.Answer.Decision.Limit > 0
 }
 
 // Granted notes what a grant left, for Follow.
@@ -244,8 +241,8 @@ func (g *Outgoing[R]) Granted(v *Visit[R]) {
 	}
 	g.quotas.mu.Lock()
 	defer g.quotas.mu.Unlock()
-	if q := g.quotas.ofLocked(v.Limiter); q != nil {
-		q.free = v.Decision.Remaining
+	if q := g.quotas.ofLocked(v.Answer.Limiter); q != nil {
+		q.free = v.Answer.Decision.Remaining
 	}
 }
 
@@ -260,7 +257,7 @@ func (g *Outgoing[R]) Follow(v *Visit[R], h http.Header) {
 		return
 	}
 	left, ok := remainingOf(h, g.Kinds)
-	limiter, drains := v.Ask.Limiter.(interface {
+	limiter, drains := v.Limiter.(interface {
 		Drain(ctx context.Context, leave int64) (rratelimiter.Decision, error)
 	})
 	age := time.Since(v.At)
@@ -270,7 +267,7 @@ func (g *Outgoing[R]) Follow(v *Visit[R], h http.Header) {
 	left += v.returnedIn(age)
 	g.quotas.mu.Lock()
 	defer g.quotas.mu.Unlock()
-	q := g.quotas.ofLocked(v.Limiter)
+	q := g.quotas.ofLocked(v.Answer.Limiter)
 	if q == nil || v.At.Before(q.answered) {
 		return
 	}
@@ -292,10 +289,10 @@ func (g *Outgoing[R]) Follow(v *Visit[R], h http.Header) {
 
 // windowEndsBy reports whether a window in which the request counts ends within a time of its grant.
 func (v *Visit[R]) windowEndsBy(age time.Duration) bool {
-	one := v.Decision
+	one := v.Answer.Decision
 	for i, kind := range v.Description.kinds {
-		if len(v.Each) == len(v.Description.kinds) {
-			one = v.Each[i]
+		if len(v.Answer.Each) == len(v.Description.kinds) {
+			one = v.Answer.Each[i]
 		}
 		if kind.Refill == policy.Together && one.ResetAfter <= age {
 			return true

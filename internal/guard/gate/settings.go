@@ -103,7 +103,7 @@ func Deadline(pkg string, d time.Duration) Setting {
 }
 
 // MustCheck panics if every call of a limiter fails. The text begins with the call.
-func MustCheck(call string, l outage.Limiter) {
+func MustCheck(call string, l limit.Joinable) {
 	if outage.IsNil(l) {
 		return
 	}
@@ -113,7 +113,7 @@ func MustCheck(call string, l outage.Limiter) {
 }
 
 // MustShare panics with a mode that is a share of the limit if the policies are unknown.
-func MustShare(call string, mode limit.FailureMode, l outage.Limiter) {
+func MustShare(call string, mode limit.FailureMode, l limit.Joinable) {
 	if mode > 0 && !outage.IsNil(l) && !outage.HasShare(l) {
 		panic(fmt.Sprintf("%s: the policies of limiter %q are unknown: pass InitialRate to it, for Local", call, l.Name()))
 	}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/guard/outage"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
@@ -47,7 +46,7 @@ type Settings struct {
 	Client  *rratelimiter.Client
 	Each    []limit.Policy    // of a limiter for each key, named "api:" and the key
 	Initial rratelimiter.Rate // of a limiter in Redisson's layout for each key, named "api:" and the key
-	Limiter outage.Limiter    // of all requests, where Each and Initial are not set
+	Limiter limit.Joinable    // of all requests, where Each and Initial are not set
 	Err     error             // of the choice of a limiter
 	Handler func(ctx context.Context)
 
@@ -172,7 +171,7 @@ func hour(permits int64) []limit.Policy {
 
 // Known is a limiter that embeds another one, and states its policies.
 type Known struct {
-	outage.Limiter
+	limit.Joinable
 	Of []limit.Policy
 }
 

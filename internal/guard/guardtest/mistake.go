@@ -18,11 +18,11 @@ import (
 
 // A mistake of the program is no outage, and lets no request pass.
 func testMistake(t *testing.T, m Middleware) {
-	for name, open := range map[string]func(f *redistest.Fixture, client *rratelimiter.Client) outage.Limiter{
-		"no rate": func(_ *redistest.Fixture, client *rratelimiter.Client) outage.Limiter {
+	for name, open := range map[string]func(f *redistest.Fixture, client *rratelimiter.Client) limit.Joinable{
+		"no rate": func(_ *redistest.Fixture, client *rratelimiter.Client) limit.Joinable {
 			return Known{client.Limiter("new"), hour(1)}
 		},
-		"foreign state": func(f *redistest.Fixture, client *rratelimiter.Client) outage.Limiter {
+		"foreign state": func(f *redistest.Fixture, client *rratelimiter.Client) limit.Joinable {
 			l := limit.New(client, "new", hour(1)...)
 			f.RequireGranted(l, 1)
 			for _, key := range f.Redis.Keys() {
@@ -32,7 +32,7 @@ func testMistake(t *testing.T, m Middleware) {
 			}
 			return l
 		},
-		"a limiter of a request": func(*redistest.Fixture, *rratelimiter.Client) outage.Limiter {
+		"a limiter of a request": func(*redistest.Fixture, *rratelimiter.Client) limit.Joinable {
 			return fake.Failing(fmt.Errorf("a policy: %w", rratelimiter.ErrInvalidRate), hour(1)...)
 		},
 	} {

@@ -16,6 +16,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 	"github.com/rratelimiter/rratelimiter/internal/inside"
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
+	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 // node is a node of Redis: a single server, or a master of a Redis Cluster. Invalid limiters share the zero node.
@@ -25,7 +26,7 @@ type node struct {
 }
 
 // nodeOf returns the node that a limiter's calls go to. With moved, a failover of a second ago counts.
-func nodeOf(l Limiter, moved bool) node {
+func nodeOf(l limit.Joinable, moved bool) node {
 	if h, ok := inside.HandleOf(l); ok {
 		if g, key, ok := h.Node(); ok {
 			return node{g, g.Nodes.Node(key, moved)}
@@ -35,7 +36,7 @@ func nodeOf(l Limiter, moved bool) node {
 }
 
 // nodeNow is nodeOf with the slots of this moment, unless their answer takes longer.
-func nodeNow(l Limiter, within time.Duration) node {
+func nodeNow(l limit.Joinable, within time.Duration) node {
 	if h, ok := inside.HandleOf(l); ok {
 		if g, key, ok := h.Node(); ok {
 			return node{g, g.Nodes.NodeNow(key, within)}
@@ -80,7 +81,7 @@ type nodes struct {
 func (n *nodes) Deadline() time.Duration { return time.Duration(n.deadline.Load()) }
 
 // breakerOf returns the breaker of a limiter's node.
-func (n *nodes) breakerOf(l Limiter) *breaker {
+func (n *nodes) breakerOf(l limit.Joinable) *breaker {
 	on := nodeOf(l, false)
 	b, ok := n.breakers.Load(on)
 	if !ok {
@@ -115,7 +116,7 @@ const (
 // target is what a probe calls: the limiter of a request, with the values of its context.
 type target struct {
 	ctx     context.Context
-	limiter Limiter
+	limiter limit.Joinable
 }
 
 // clock counts nanoseconds since its start, from 1. It is monotonic.
@@ -170,7 +171,7 @@ func (b *breaker) reportLocked(up bool, err error) {
 
 // allows reports whether a request may ask Redis. While that is down, only the prober asks. If it has ended, or
 // is stuck in a call, one request asks as well.
-func (b *breaker) allows(ctx context.Context, l Limiter) bool {
+func (b *breaker) allows(ctx context.Context, l limit.Joinable) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.isDown() {
@@ -188,13 +189,13 @@ func (b *breaker) allows(ctx context.Context, l Limiter) bool {
 }
 
 // setTargetLocked makes the limiter of a request the target of the next probe. The lock is held.
-func (b *breaker) setTargetLocked(ctx context.Context, l Limiter) {
+func (b *breaker) setTargetLocked(ctx context.Context, l limit.Joinable) {
 	b.lastRequest, b.target = b.now(), target{context.WithoutCancel(ctx), l}
 }
 
 // recordAnswer records an answer of Redis to a request. One that did not grant ends no outage, since it
 // does not show that Redis can grant: a probe finds that out.
-func (b *breaker) recordAnswer(ctx context.Context, l Limiter) {
+func (b *breaker) recordAnswer(ctx context.Context, l limit.Joinable) {
 	b.lastAnswer.Store(b.now())
 	if b.isDown() {
 		b.verify(ctx, l)
@@ -202,7 +203,7 @@ func (b *breaker) recordAnswer(ctx context.Context, l Limiter) {
 }
 
 // recordUp records that Redis has granted a call of a limiter.
-func (b *breaker) recordUp(l Limiter) {
+func (b *breaker) recordUp(l limit.Joinable) {
 	b.lastAnswer.Store(b.now())
 	if b.isDown() {
 		moved := b.moved(l)
@@ -214,7 +215,7 @@ func (b *breaker) recordUp(l Limiter) {
 
 // moved returns a movedError if an answer to a call of a limiter was that of another node, to which its calls
 // go now.
-func (b *breaker) moved(l Limiter) error {
+func (b *breaker) moved(l limit.Joinable) error {
 	if now := nodeNow(l, b.nodes.Deadline()); now != b.node {
 		return &movedError{b.node, now}
 	}
@@ -222,7 +223,7 @@ func (b *breaker) moved(l Limiter) error {
 }
 
 // recordError records the error of a call.
-func (b *breaker) recordError(ctx context.Context, l Limiter, err error) {
+func (b *breaker) recordError(ctx context.Context, l limit.Joinable, err error) {
 	switch statusOf(err) {
 	case callAnswered, callErrorReply:
 		b.recordAnswer(ctx, l)
@@ -238,7 +239,7 @@ func (b *breaker) recordError(ctx context.Context, l Limiter, err error) {
 }
 
 // verify starts a probe unless Redis has answered lately: a caller may leave before an answer arrives.
-func (b *breaker) verify(ctx context.Context, l Limiter) {
+func (b *breaker) verify(ctx context.Context, l limit.Joinable) {
 	if !b.isDown() && !b.isSilent() {
 		return
 	}
@@ -360,7 +361,7 @@ func (b *breaker) probe(on target) error {
 
 // probe asks whether Redis can grant. It sets a key of its own for a millisecond, unless there is one: a call that only
 // reads would succeed where writes fail.
-func probe(ctx context.Context, l Limiter) error {
+func probe(ctx context.Context, l limit.Joinable) error {
 	h, ok := inside.HandleOf(l)
 	if !ok {
 		return errZero(l)
@@ -386,7 +387,7 @@ func probe(ctx context.Context, l Limiter) error {
 
 // explain returns the error of a call that Redis has not decided: with the limiter, the node and the
 // deadline.
-func (b *breaker) explain(l Limiter, err error) error {
+func (b *breaker) explain(l limit.Joinable, err error) error {
 	if err == nil || IsMistake(err) || errors.Is(err, ErrDown) {
 		return err
 	}
@@ -397,7 +398,7 @@ func (b *breaker) explain(l Limiter, err error) error {
 }
 
 // notSent is the error of a request that is decided without a call to its node, since that is down.
-func (b *breaker) notSent(l Limiter) error { return &callError{l.Name(), b.node, ErrDown} }
+func (b *breaker) notSent(l limit.Joinable) error { return &callError{l.Name(), b.node, ErrDown} }
 
 // callError is the error of a call that Redis has not decided. It is ErrDown if the call was not sent.
 type callError struct {

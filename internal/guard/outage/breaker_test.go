@@ -19,6 +19,7 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 	"github.com/rratelimiter/rratelimiter/internal/hold"
+	"github.com/rratelimiter/rratelimiter/internal/inside"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/internal/redistest/fake"
 	"github.com/rratelimiter/rratelimiter/limit"
@@ -39,10 +40,10 @@ func TestGuard_OneOfManyCallsHangs_IsNoOutage(t *testing.T) {
 			for i := range 1000 {
 				if i%3 == 1 { // before the last answers
 					late.Go(func() {
-						assert.Equal(t, limit.FailedOpen, g.Decide(t.Context(), Ask{Limiter: ill, Permits: 1}).Result)
+						assert.Equal(t, limit.FailedOpen, g.Decide(t.Context(), Demand{Limiter: ill, Permits: 1}).Result)
 					})
 				}
-				require.Equal(t, want, g.Decide(t.Context(), Ask{Limiter: well, Permits: 1}).Result)
+				require.Equal(t, want, g.Decide(t.Context(), Demand{Limiter: well, Permits: 1}).Result)
 				time.Sleep(deadline / 2)
 			}
 			late.Wait()
@@ -63,7 +64,7 @@ func TestGuard_DenialFromMemory_EndsNoOutage(t *testing.T) {
 			return try(ctx, ask, result)
 		}
 		g := withMode(limit.Open, deadline, reports.changed)
-		q := Ask{Limiter: r, Permits: 1}
+		q := Demand{Limiter: r, Permits: 1}
 		r.down.Store(true)
 		require.Equal(t, limit.FailedOpen, g.Decide(t.Context(), q).Result)
 		r.denies.Store(true)
@@ -157,7 +158,7 @@ func TestOnRedisChange_CallbackBlocks_ChangesComeInOrder(t *testing.T) {
 					}
 				}
 			})
-			q := Ask{Limiter: r, Permits: 1}
+			q := Demand{Limiter: r, Permits: 1}
 			r.down.Store(true)
 			go func() {
 				defer func() { assert.Equal(t, panics, recover() != nil) }()
@@ -184,7 +185,7 @@ func TestOnRedisChange_CallbackPanics_StateIsKept(t *testing.T) {
 		r, calls := newRedis(), 0
 		r.down.Store(true)
 		g := withMode(limit.Open, deadline, func(string, bool, error) { calls++; panic("a callback") })
-		q := Ask{Limiter: r, Permits: 1}
+		q := Demand{Limiter: r, Permits: 1}
 		assert.PanicsWithValue(t, "a callback", func() { g.Decide(t.Context(), q) })
 		assert.Equal(t, limit.FailedOpen, g.Decide(t.Context(), q).Result)
 		r.down.Store(false)
@@ -278,8 +279,8 @@ func TestBreaker_RandomOutages_EndAndAreReportedInTurn(t *testing.T) {
 				all.Go(func() {
 					for range 30 {
 						ctx, cancel := context.WithTimeout(t.Context(), rand.N(6*deadline)+1)
-						wait := []time.Duration{0, 0, 2 * deadline, Forever}[rand.IntN(4)]
-						g.Decide(ctx, Ask{Limiter: m, Permits: 1, Wait: wait, MaxWaiting: 30})
+						wait := []time.Duration{0, 0, 2 * deadline, inside.Forever}[rand.IntN(4)]
+						g.Decide(ctx, Demand{Limiter: m, Permits: 1, Wait: wait, MaxWaiting: 30})
 						cancel()
 						time.Sleep(rand.N(2 * deadline))
 					}
@@ -296,7 +297,7 @@ func TestBreaker_RandomOutages_EndAndAreReportedInTurn(t *testing.T) {
 			m.denies.Store(false)
 			all.Wait()
 			time.Sleep(deadline + maxProbePause)
-			assert.Equal(t, limit.Acquired, g.Decide(t.Context(), Ask{Limiter: m, Permits: 1}).Result)
+			assert.Equal(t, limit.Acquired, g.Decide(t.Context(), Demand{Limiter: m, Permits: 1}).Result)
 			time.Sleep(2 * probeIdle)
 			synctest.Wait()
 			b := g.breakerOf(m)

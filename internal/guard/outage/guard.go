@@ -53,22 +53,19 @@ func New(deadline time.Duration, changed Changed) *Guard {
 // SetDeadline sets the deadline of calls and probes.
 func (g *Guard) SetDeadline(d time.Duration) { g.deadline.Store(int64(d)) }
 
-// A request for permits of a limiter, its answer, and the call that gets it.
+// A demand for permits of a limiter, its answer, and the call that gets it.
 
-// Forever is a wait that ends only with the request's context.
-const Forever = inside.Forever
-
-// Ask is a request for permits of a limiter.
-type Ask struct {
-	Limiter    Limiter
+// Demand is what a request wants of a limiter: permits, at once or after a wait.
+type Demand struct {
+	Limiter    limit.Joinable
 	Each       bool  // the Answer has the decision of each policy, even of one alone
 	Permits    int64 // at least 1
 	Mode       limit.FailureMode
-	Wait       time.Duration // the longest wait in place of a denial; 0 for none, or Forever
+	Wait       time.Duration // the longest wait in place of a denial; 0 for none, or inside.Forever
 	MaxWaiting int           // bounds the requests that wait at once; 0 for no bound
-	// Paused returns how long a pause of outgoing calls still lasts; with redis, one that Redis does not know. It is
-	// nil for others.
-	Paused func(redis bool) time.Duration
+	// Paused returns the rest of a pause of outgoing calls, by the name of the limiter. inRedis reports that Redis
+	// denies calls meanwhile by itself. Paused is nil for the requests of a server.
+	Paused func(name string) (rest time.Duration, inRedis bool)
 }
 
 // Answer is the result of a request, and its reasons. A Guard sets Result, Local, Decision, Each and
@@ -115,40 +112,40 @@ const localPoll = time.Second
 
 // Decide decides a request. If Redis denies it and it may wait, it waits in the queue of its limiter. In a pause, or if a
 // local share denies it, it asks again at the time of the next try.
-func (g *Guard) Decide(ctx context.Context, q Ask) Answer {
+func (g *Guard) Decide(ctx context.Context, d Demand) Answer {
 	begin, counted := time.Now(), false
-	a := g.try(ctx, q)
-	for q.Wait != 0 {
-		if q.Paused != nil && a.Passes() {
-			if left := q.Paused(a.Result == limit.Acquired && !a.Local); left > 0 {
+	a := g.try(ctx, d)
+	for d.Wait != 0 {
+		if d.Paused != nil && a.Passes() {
+			if rest := d.pause(a.Result == limit.Acquired && !a.Local); rest > 0 {
 				// The pause began during the call or the wait, so the permit is too early: refund it. A permit
 				// that cannot be refunded is lost.
 				a.Receipt.Hold.Return()
-				_ = g.Settle(ctx, q, a, 0)
-				a = pausedFor(left)
+				_ = g.Settle(ctx, d.Limiter, a, 0)
+				a = pausedFor(rest)
 			}
 		}
-		after, left := a.Decision.RetryAfter, q.Wait
-		if q.Wait > 0 {
-			left = q.Wait - time.Since(begin)
+		after, left := a.Decision.RetryAfter, d.Wait
+		if d.Wait > 0 {
+			left = d.Wait - time.Since(begin)
 		}
 		queues := a.Err == nil && !a.paused // Redis has denied it
-		if a.Result != limit.Rejected || q.Wait > 0 && a.earliestGrant(q) > left || after <= 0 && !queues {
+		if a.Result != limit.Rejected || d.Wait > 0 && a.earliestGrant(d.Limiter) > left || after <= 0 && !queues {
 			return a
 		}
 		if !counted {
 			defer g.waiting.Add(-1)
-			if n := g.waiting.Add(1); q.MaxWaiting > 0 && n > int64(q.MaxWaiting) {
+			if n := g.waiting.Add(1); d.MaxWaiting > 0 && n > int64(d.MaxWaiting) {
 				a.Err = ErrTooManyWaiting
 				return a
 			}
 			counted = true
 		}
 		if queues {
-			if q.Wait > 0 {
+			if d.Wait > 0 {
 				left = max(1, left)
 			}
-			if a = g.waitInQueue(ctx, q, a, left); a.Result == limit.Rejected && !a.Local {
+			if a = g.waitInQueue(ctx, d, a, left); a.Result == limit.Rejected && !a.Local {
 				return a
 			}
 			continue
@@ -158,15 +155,25 @@ func (g *Guard) Decide(ctx context.Context, q Ask) Answer {
 			canceled.Decision, canceled.Each = a.Decision, a.Each
 			return canceled
 		}
-		a = g.try(ctx, q)
+		a = g.try(ctx, d)
 	}
 	return a
 }
 
+// pause returns the rest of a pause of the limiter, 0 for none. If Redis decides, only one that it does not know
+// counts.
+func (d Demand) pause(byRedis bool) time.Duration {
+	rest, inRedis := d.Paused(d.Limiter.Name())
+	if byRedis && inRedis {
+		return 0
+	}
+	return rest
+}
+
 // earliestGrant returns the time before which a denied request is not granted. It leaves out permits that are
 // held, whose RetryAfter is a guess.
-func (a Answer) earliestGrant(q Ask) (after time.Duration) {
-	policies := PoliciesOf(q.Limiter)
+func (a Answer) earliestGrant(l limit.Joinable) (after time.Duration) {
+	policies := PoliciesOf(l)
 	if !slices.ContainsFunc(policies, isHeld) {
 		return a.Decision.RetryAfter
 	}
@@ -196,67 +203,69 @@ func (a Answer) sleep(ctx context.Context) error {
 	}
 }
 
-// try asks once for a request: it is decided by a pause, by Redis, or without it by the mode. One that may
-// wait without a bound waits in the queue of its limiter.
-func (g *Guard) try(ctx context.Context, q Ask) (a Answer) {
-	b := g.breakerOf(q.Limiter)
-	if q.Paused != nil {
-		if left := q.Paused(!b.isDown()); left > 0 {
-			return pausedFor(left)
+// try asks once: a pause, Redis, or without it the mode decides. A request that may wait without a bound waits in
+// the queue of its limiter.
+func (g *Guard) try(ctx context.Context, d Demand) Answer {
+	b := g.breakerOf(d.Limiter)
+	if d.Paused != nil {
+		if rest := d.pause(!b.isDown()); rest > 0 {
+			return pausedFor(rest)
 		}
 	}
 	if g.local.nextSweep.Load() != 0 { // there are shares
 		g.local.sweepIfDue()
 	}
-	if b.isDown() && !b.allows(ctx, q.Limiter) {
-		return g.withoutRedis(q, b.notSent(q.Limiter))
+	if b.isDown() && !b.allows(ctx, d.Limiter) {
+		return g.withoutRedis(d, b.notSent(d.Limiter))
 	}
-	a, err := g.take(ctx, q)
+	a, err := g.take(ctx, d)
 	if err != nil {
-		return g.afterError(ctx, b, q, a, err)
+		return g.afterError(ctx, b, d, a, err)
 	}
-	return b.answered(ctx, q.Limiter, a)
+	return b.answered(ctx, d.Limiter, a)
 }
 
 // take takes permits with one call. A request that waits without a bound joins the queue of its limiter
 // at once, for a deadline, and so overtakes no other.
-func (g *Guard) take(ctx context.Context, q Ask) (a Answer, err error) {
-	if q.Wait == Forever && q.MaxWaiting == 0 {
-		return q.call(ctx, g.Deadline())
+func (g *Guard) take(ctx context.Context, d Demand) (Answer, error) {
+	if d.Wait == inside.Forever && d.MaxWaiting == 0 {
+		return d.call(ctx, g.Deadline())
 	}
 	ctx, stop := context.WithTimeout(ctx, g.Deadline())
 	defer stop()
-	return q.call(ctx, 0)
+	return d.call(ctx, 0)
 }
 
-// call asks the limiter once, or waits in its queue for at most a time, or Forever. The answer to an error is Canceled
-// if no permits are free before the deadline of ctx, which is no failure to make a connection in time.
-func (q Ask) call(ctx context.Context, wait time.Duration) (a Answer, err error) {
-	h, ok := inside.HandleOf(q.Limiter)
+// call asks the limiter once, or waits in its queue for at most a time, or inside.Forever.
+func (d Demand) call(ctx context.Context, wait time.Duration) (a Answer, err error) {
+	h, ok := inside.HandleOf(d.Limiter)
 	if !ok {
-		return a, errZero(q.Limiter)
+		return a, errZero(d.Limiter)
 	}
-	ask, r := engine.Ask{Permits: q.Permits, Detail: true, Each: q.Each, Receipt: true}, engine.Result{}
+	ask, r := engine.Ask{Permits: d.Permits, Detail: true, Each: d.Each, Receipt: true}, engine.Result{}
 	if wait == 0 {
 		err = h.Try(ctx, ask, &r)
 	} else {
 		end, deadline := time.Now().Add(wait), time.Time{}
-		if wait != Forever {
+		if wait != inside.Forever {
 			deadline = end
 		}
 		r.Allowed, err = h.Wait(ctx, ask, deadline, &r)
 		_, ends := ctx.Deadline()
-		if ends && ctx.Err() == nil && isTimeout(err) && (wait == Forever || time.Now().Before(end)) {
-			a.Result = limit.Canceled
+		if ends && ctx.Err() == nil && isTimeout(err) && (wait == inside.Forever || time.Now().Before(end)) {
+			err = &tooLateError{err}
 		}
 	}
 	a.Decision, a.fromMemory = rratelimiter.Decision(r.Decision), r.From != engine.FromRedis
 	for _, part := range r.Parts {
 		a.Each = append(a.Each, rratelimiter.Decision(part))
 	}
-	a.Receipt = receipt.Receipt{Permits: q.Permits, Refund: r.Refund, Hold: r.Hold}
+	a.Receipt = receipt.Receipt{Permits: d.Permits, Refund: r.Refund, Hold: r.Hold}
 	return a, err
 }
+
+// tooLateError is the error of a wait that ends early: no permits are free before the deadline of its context.
+type tooLateError struct{ error }
 
 // isTimeout reports whether a wait has ended, and not the time to make a connection.
 func isTimeout(err error) bool {
@@ -264,34 +273,31 @@ func isTimeout(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) && !errors.As(err, &dialed)
 }
 
-// waitInQueue waits in the queue of a limiter after its denial, for at most a time, or Forever. If Redis is
+// waitInQueue waits in the queue of a limiter after its denial, for at most a time, or inside.Forever. If Redis is
 // down meanwhile, the wait ends.
-func (g *Guard) waitInQueue(ctx context.Context, q Ask, denied Answer, most time.Duration) Answer {
-	up, stop := g.whileUp(ctx, q.Limiter)
+func (g *Guard) waitInQueue(ctx context.Context, d Demand, denied Answer, most time.Duration) Answer {
+	up, stop := g.whileUp(ctx, d.Limiter)
 	defer stop()
-	a, err := q.call(up, most)
-	b := g.breakerOf(q.Limiter)
-	if err != nil {
-		if a.Result != limit.Canceled && q.Wait > 0 && up.Err() == nil && isTimeout(err) && !b.isSilent() {
-			return denied // the wait is over, and Redis still has time to answer
-		}
-		denied.Result = a.Result
-		if ctx.Err() == nil && errors.Is(context.Cause(up), ErrDown) {
-			denied.Result, err = limit.Rejected, b.notSent(q.Limiter)
-		}
-		return g.afterError(ctx, b, q, denied, err)
+	a, err := d.call(up, most)
+	b := g.breakerOf(d.Limiter)
+	switch {
+	case err != nil && ctx.Err() == nil && errors.Is(context.Cause(up), ErrDown):
+		return g.afterError(ctx, b, d, denied, b.notSent(d.Limiter))
+	case err != nil && d.Wait > 0 && up.Err() == nil && isTimeout(err) && !b.isSilent():
+		return denied // the wait is over, and Redis still has time to answer
+	case err != nil:
+		return g.afterError(ctx, b, d, denied, err)
+	case a.Decision.Allowed:
+		return b.answered(ctx, d.Limiter, a)
 	}
-	if !a.Decision.Allowed {
-		if a.Decision.Limit > 0 && !slices.ContainsFunc(PoliciesOf(q.Limiter), isHeld) { // else its RetryAfter is for the queue
-			denied.Decision, denied.Each = a.Decision, a.Each
-		}
-		return denied
+	if a.Decision.Limit > 0 && !slices.ContainsFunc(PoliciesOf(d.Limiter), isHeld) { // else its RetryAfter is for the queue
+		denied.Decision, denied.Each = a.Decision, a.Each
 	}
-	return b.answered(ctx, q.Limiter, a)
+	return denied
 }
 
 // answered records the answer to a request, and sets its result.
-func (b *breaker) answered(ctx context.Context, l Limiter, a Answer) Answer {
+func (b *breaker) answered(ctx context.Context, l limit.Joinable, a Answer) Answer {
 	if a.Decision.Allowed {
 		if a.Result = limit.Acquired; !a.fromMemory {
 			reported := false
@@ -313,47 +319,48 @@ func (b *breaker) answered(ctx context.Context, l Limiter, a Answer) Answer {
 	return a
 }
 
-// afterError decides a request after an error of its limiter. The answer has the numbers of an earlier one,
-// and is Canceled if no permits are free before the deadline of ctx.
-func (g *Guard) afterError(ctx context.Context, b *breaker, q Ask, a Answer, err error) Answer {
+// afterError decides a request after an error of its limiter. The answer has the numbers of an earlier one.
+func (g *Guard) afterError(ctx context.Context, b *breaker, d Demand, a Answer, err error) Answer {
 	a.Err = err
+	var late *tooLateError
 	switch {
-	case a.Result == limit.Canceled:
+	case errors.As(err, &late):
+		a.Result, a.Err = limit.Canceled, late.error
 		return a
 	case errors.Is(err, rratelimiter.ErrPermitsExceedRate):
 		a.Result = limit.Rejected // no wait helps
 		return a
 	case ctx.Err() != nil:
-		b.verify(ctx, q.Limiter)
+		b.verify(ctx, d.Limiter)
 		a.Result = limit.Canceled
 		return a
 	}
-	err = b.explain(q.Limiter, err)
-	b.recordError(ctx, q.Limiter, err)
+	err = b.explain(d.Limiter, err)
+	b.recordError(ctx, d.Limiter, err)
 	if IsMistake(err) {
-		return ByMode(q.Mode, err)
+		return ByMode(d.Mode, err)
 	}
-	return g.withoutRedis(q, err)
+	return g.withoutRedis(d, err)
 }
 
 // withoutRedis decides a request by the mode. A request that Redis would never grant is denied.
-func (g *Guard) withoutRedis(q Ask, err error) Answer {
-	if mistake := CheckLimiter(q.Limiter); mistake != nil {
-		return ByMode(q.Mode, mistake)
+func (g *Guard) withoutRedis(d Demand, err error) Answer {
+	if mistake := CheckLimiter(d.Limiter); mistake != nil {
+		return ByMode(d.Mode, mistake)
 	}
-	for _, m := range membersOf(q.Limiter) { // not their initial rates: Redis may have others
-		if d, known := policy.Of(m.Policy); known && d.Most < q.Permits {
+	for _, m := range membersOf(d.Limiter) { // not their initial rates: Redis may have others
+		if kind, known := policy.Of(m.Policy); known && kind.Most < d.Permits {
 			return Answered(limit.Rejected, fmt.Errorf("%w: %d permits of limiter %q, at most %d can be granted",
-				rratelimiter.ErrPermitsExceedRate, q.Permits, q.Limiter.Name(), d.Most))
+				rratelimiter.ErrPermitsExceedRate, d.Permits, d.Limiter.Name(), kind.Most))
 		}
 	}
-	if share := float64(q.Mode); share > 0 {
-		if o, r, ok := g.local.decide(q.Limiter, q.Permits, share); ok {
+	if share := float64(d.Mode); share > 0 {
+		if o, r, ok := g.local.decide(d.Limiter, d.Permits, share); ok {
 			o.Err = err
 			return Answer{Outcome: o, Receipt: r}
 		}
 	}
-	return ByMode(q.Mode, err)
+	return ByMode(d.Mode, err)
 }
 
 // ByMode answers a request that neither Redis nor a local share has decided. Local is Closed for it. So is
@@ -365,28 +372,28 @@ func ByMode(mode limit.FailureMode, err error) Answer {
 	return Answered(limit.FailedClosed, err)
 }
 
-// Settle changes the permits that a granted request has taken to its final cost. What it holds stays. It has the
-// guard's deadline, even if ctx has ended.
-func (g *Guard) Settle(ctx context.Context, q Ask, a Answer, cost int64) error {
+// Settle changes the permits that a granted request has taken of a limiter to its final cost. What it holds stays. It
+// has the guard's deadline, even if ctx has ended.
+func (g *Guard) Settle(ctx context.Context, l limit.Joinable, a Answer, cost int64) error {
 	switch {
-	case a.Result != limit.Acquired || cost == q.Permits:
+	case a.Result != limit.Acquired || cost == a.Receipt.Permits:
 		return nil
 	case a.Local:
 		return a.Receipt.Settle(ctx, cost, "", nil)
 	}
-	b := g.breakerOf(q.Limiter)
+	b := g.breakerOf(l)
 	if b.isDown() {
-		return b.notSent(q.Limiter)
+		return b.notSent(l)
 	}
 	limited, stop := context.WithTimeout(context.WithoutCancel(ctx), g.Deadline())
 	defer stop()
-	err := a.Receipt.Settle(limited, cost, "", chargeOf(q.Limiter))
+	err := a.Receipt.Settle(limited, cost, "", chargeOf(l))
 	if err != nil { // nil is no answer of Redis: some settlements send nothing
-		err = b.explain(q.Limiter, err)
-		b.recordError(ctx, q.Limiter, err)
+		err = b.explain(l, err)
+		b.recordError(ctx, l, err)
 	}
 	return err
 }
 
 // Down reports whether the node of a limiter is down.
-func (g *Guard) Down(l Limiter) bool { return g.breakerOf(l).isDown() }
+func (g *Guard) Down(l limit.Joinable) bool { return g.breakerOf(l).isDown() }

@@ -64,7 +64,7 @@ func withMode(mode limit.FailureMode, deadline time.Duration, changed Changed) m
 	return modal{New(deadline, changed), mode}
 }
 
-func (g modal) Decide(ctx context.Context, q Ask) Answer {
+func (g modal) Decide(ctx context.Context, q Demand) Answer {
 	q.Mode = g.mode
 	return g.Guard.Decide(ctx, q)
 }
@@ -82,7 +82,7 @@ func TestGuard_CallersLeave_ProbeFindsOut(t *testing.T) {
 			defer cancel()
 			// Redis recovers before the probe, which begins as the caller leaves.
 			time.AfterFunc(deadline/4, func() { r.hangs.Store(hangs) })
-			a := g.Decide(ctx, Ask{Limiter: r, Permits: 1})
+			a := g.Decide(ctx, Demand{Limiter: r, Permits: 1})
 			assert.Equal(t, limit.Canceled, a.Result)
 			assert.False(t, g.breakerOf(r).isDown())
 			time.Sleep(deadline)
@@ -104,7 +104,7 @@ func TestGuard_SettlementsSendNothing_OutageBegins(t *testing.T) {
 				reports := new(recorder)
 				g := withMode(limit.Closed, deadline, reports.changed)
 				l := limit.New(rratelimiter.New(f.Conn), "name", limit.InFlight{Permits: 100, Lease: time.Hour})
-				q := Ask{Limiter: l, Permits: 1}
+				q := Demand{Limiter: l, Permits: 1}
 				var running []Answer
 				for range 40 {
 					running = append(running, g.Decide(t.Context(), q))
@@ -113,7 +113,7 @@ func TestGuard_SettlementsSendNothing_OutageBegins(t *testing.T) {
 				var ends sync.WaitGroup
 				ends.Go(func() {
 					for _, a := range running {
-						_ = g.Settle(t.Context(), q, a, cost) // in an outage, an error
+						_ = g.Settle(t.Context(), l, a, cost) // in an outage, an error
 						time.Sleep(deadline / 2)
 					}
 				})

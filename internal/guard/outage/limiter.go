@@ -16,17 +16,14 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// Limiter is a limiter of requests.
-type Limiter = limit.Joinable
-
 // IsNil reports whether l is nil or holds a nil pointer.
-func IsNil(l Limiter) bool {
+func IsNil(l limit.Joinable) bool {
 	v := reflect.ValueOf(l)
 	return l == nil || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
 // chargeOf returns the call that charges more permits, nil if the limiter has none.
-func chargeOf(l Limiter) receipt.Charge {
+func chargeOf(l limit.Joinable) receipt.Charge {
 	if h, ok := inside.HandleOf(l); ok {
 		return h.ChargeMore()
 	}
@@ -34,15 +31,15 @@ func chargeOf(l Limiter) receipt.Charge {
 }
 
 // CanCharge reports whether a limiter can charge more permits than a call has taken.
-func CanCharge(l Limiter) bool { return chargeOf(l) != nil }
+func CanCharge(l limit.Joinable) bool { return chargeOf(l) != nil }
 
 // errZero returns the error of a limiter without a handle, which is zero.
-func errZero(l Limiter) error {
+func errZero(l limit.Joinable) error {
 	return fmt.Errorf("%w: open the limiter: a %T is zero", rratelimiter.ErrNoClient, l)
 }
 
 // CheckLimiter returns the error with which every call of a limiter fails. It sends nothing to Redis.
-func CheckLimiter(l Limiter) error {
+func CheckLimiter(l limit.Joinable) error {
 	h, ok := inside.HandleOf(l)
 	if !ok {
 		return errZero(l)
@@ -61,7 +58,7 @@ var ended = func() context.Context {
 }()
 
 // membersOf returns the limiter of each policy of a limiter, none for an invalid one.
-func membersOf(l Limiter) []inside.Member {
+func membersOf(l limit.Joinable) []inside.Member {
 	h, ok := inside.HandleOf(l)
 	if !ok {
 		return nil
@@ -79,7 +76,7 @@ func policyOf(m inside.Member) limit.Policy {
 }
 
 // PoliciesOf returns the policies that a limiter was opened with, nil for one that is unknown.
-func PoliciesOf(l Limiter) (all []limit.Policy) {
+func PoliciesOf(l limit.Joinable) (all []limit.Policy) {
 	for _, m := range membersOf(l) {
 		all = append(all, policyOf(m))
 	}

@@ -19,12 +19,12 @@ func hourly(permits int64) limit.Policy {
 }
 
 // outage runs a test with a guard of a share of 1 whose Redis is down.
-func outage(t *testing.T, test func(client *rratelimiter.Client, ask func(Ask) Answer)) {
+func outage(t *testing.T, test func(client *rratelimiter.Client, ask func(Demand) Answer)) {
 	redistest.Run(t, func(t *testing.T, f *redistest.Fixture) {
 		client := rratelimiter.New(f.Conn)
 		f.Redis.SetError("LOADING")
 		g := withMode(1, deadline, nil)
-		test(client, func(q Ask) Answer {
+		test(client, func(q Demand) Answer {
 			q.Permits = max(1, q.Permits)
 			return g.Decide(t.Context(), q)
 		})
@@ -36,41 +36,41 @@ func outage(t *testing.T, test func(client *rratelimiter.Client, ask func(Ask) A
 // TestLocal_JoinedMembers_EachHasOneShare: a member counts under its own name, whatever it is
 // joined with.
 func TestLocal_JoinedMembers_EachHasOneShare(t *testing.T) {
-	outage(t, func(client *rratelimiter.Client, ask func(Ask) Answer) {
+	outage(t, func(client *rratelimiter.Client, ask func(Demand) Answer) {
 		rate := rratelimiter.Rate{Permits: 10, Interval: time.Hour}
 		shared, granted := client.Limiter("shared", rratelimiter.InitialRate(rate)), 0
 		for i := range 50 {
 			own := limit.New(client, fmt.Sprint("user:", i), hourly(2))
-			a := ask(Ask{Limiter: limit.Join(shared, own)})
+			a := ask(Demand{Limiter: limit.Join(shared, own)})
 			if require.True(t, a.Local); a.Result == limit.Acquired {
 				granted++
 			}
 		}
 		assert.Equal(t, 5, granted)
-		assert.Equal(t, limit.Rejected, ask(Ask{Limiter: shared}).Result, "the same bucket without a join")
+		assert.Equal(t, limit.Rejected, ask(Demand{Limiter: shared}).Result, "the same bucket without a join")
 	})
 }
 
 // TestLocal_MemberWithoutPolicy_IsClosed: a limit of a member that is unknown cannot be kept.
 func TestLocal_MemberWithoutPolicy_IsClosed(t *testing.T) {
-	outage(t, func(client *rratelimiter.Client, ask func(Ask) Answer) {
+	outage(t, func(client *rratelimiter.Client, ask func(Demand) Answer) {
 		one, two := limit.New(client, "one", hourly(10)), limit.New(client, "two", hourly(10))
 		unknown := limit.Join(one, client.Limiter("no initial rate"))
-		assert.Equal(t, limit.FailedClosed, ask(Ask{Limiter: unknown}).Result)
-		assert.Equal(t, limit.FailedClosed, ask(Ask{Limiter: limit.Join(one, one)}).Result, "the join is invalid")
-		assert.Equal(t, limit.Acquired, ask(Ask{Limiter: limit.Join(one, two)}).Result)
+		assert.Equal(t, limit.FailedClosed, ask(Demand{Limiter: unknown}).Result)
+		assert.Equal(t, limit.FailedClosed, ask(Demand{Limiter: limit.Join(one, one)}).Result, "the join is invalid")
+		assert.Equal(t, limit.Acquired, ask(Demand{Limiter: limit.Join(one, two)}).Result)
 	})
 }
 
 // TestLocal_Pause_GrantsAll: while Redis is down, no process learns of a pause or a penalty. The numbers are those
 // of the policy beside it.
 func TestLocal_Pause_GrantsAll(t *testing.T) {
-	outage(t, func(client *rratelimiter.Client, ask func(Ask) Answer) {
+	outage(t, func(client *rratelimiter.Client, ask func(Demand) Answer) {
 		policies := []limit.Policy{
 			limit.TokenBucket{Capacity: 300, Refill: 1, Interval: time.Hour}, limit.Pause{Most: time.Hour},
 			limit.Penalty{Denials: 1, Within: time.Minute, For: time.Hour},
 		}
-		q := Ask{Limiter: limit.New(client, "name", policies...), Permits: 100}
+		q := Demand{Limiter: limit.New(client, "name", policies...), Permits: 100}
 		for left := int64(200); left >= 0; left -= 100 {
 			a := ask(q)
 			require.Equal(t, limit.Acquired, a.Result)

@@ -37,7 +37,7 @@ func TestGuard_OneMasterHangs_OthersDecide(t *testing.T) {
 					minute := limit.FixedWindow{Permits: 1_000_000, Interval: time.Minute}
 					ask := func(name string) Answer {
 						l := limit.New(client, name, minute)
-						return g.Decide(c.Context(), Ask{Limiter: l, Permits: 1})
+						return g.Decide(c.Context(), Demand{Limiter: l, Permits: 1})
 					}
 					for _, name := range []string{onNodeA, onNodeB} {
 						require.Equal(t, limit.Acquired, ask(name).Result)
@@ -91,7 +91,7 @@ func TestGuard_AnotherMasterTakesOver_OutageEndsOnceCallsGoThere(t *testing.T) {
 				panic("a callback")
 			}
 		})
-		q := Ask{Limiter: limit.New(client, onNodeB, limit.FixedWindow{Permits: 9, Interval: time.Hour}), Permits: 1}
+		q := Demand{Limiter: limit.New(client, onNodeB, limit.FixedWindow{Permits: 9, Interval: time.Hour}), Permits: 1}
 		require.Equal(c, limit.Acquired, g.Decide(c.Context(), q).Result)
 		time.Sleep(2 * time.Second) // the slots are known
 		c.Delay(redistest.NodeB, time.Minute)
@@ -127,7 +127,7 @@ func TestGuard_SlotsAreUnknown_OneMasterHangs_OthersDecide(t *testing.T) {
 		g := withMode(limit.Open, deadline, nil)
 		ask := func(ctx context.Context, name string, wait time.Duration) Answer {
 			l := limit.New(client, name, limit.FixedWindow{Permits: 100, Interval: time.Hour})
-			return g.Decide(ctx, Ask{Limiter: l, Permits: 100, Wait: wait, MaxWaiting: 9})
+			return g.Decide(ctx, Demand{Limiter: l, Permits: 100, Wait: wait, MaxWaiting: 9})
 		}
 		first := ask(c.Context(), onNodeB, 0)
 		require.Equal(c, limit.Acquired, first.Result, "%v", first.Err)
@@ -174,7 +174,7 @@ func TestGuard_ErrorReplies_AreAnswers(t *testing.T) {
 			})
 			ask := func(name string) limit.Result {
 				l := limit.New(client, name, limit.FixedWindow{Permits: 9, Interval: time.Hour})
-				return g.Decide(t.Context(), Ask{Limiter: l, Permits: 1}).Result
+				return g.Decide(t.Context(), Demand{Limiter: l, Permits: 1}).Result
 			}
 			for range 8 {
 				require.Equal(t, limit.FailedClosed, ask("bad"))
@@ -192,7 +192,7 @@ func TestGuard_ProbeIsRefused_OutageEnds(t *testing.T) {
 		client, changes := rratelimiter.New(f.Conn), new(recorder)
 		g := withMode(limit.Open, deadline, changes.changed)
 		l := limit.New(client, "name", limit.FixedWindow{Permits: 9, Interval: time.Hour})
-		q := Ask{Limiter: l, Permits: 1}
+		q := Demand{Limiter: l, Permits: 1}
 		f.Redis.Server().SetPreHook(func(peer *server.Peer, command string, args ...string) bool {
 			refused := strings.Contains(fmt.Sprint(args), ":probe")
 			if refused {
@@ -221,7 +221,7 @@ func TestGuard_WritesFail_OutageLasts(t *testing.T) {
 			client, changes := rratelimiter.New(f.Conn), new(recorder)
 			g := withMode(limit.Open, deadline, changes.changed)
 			l := limit.New(client, "name", limit.FixedWindow{Permits: 9, Interval: time.Hour})
-			q := Ask{Limiter: l, Permits: 1}
+			q := Demand{Limiter: l, Permits: 1}
 			var last atomic.Value // the SHA of the script that was called last
 			var refused atomic.Value
 			refused.Store("")
@@ -284,7 +284,7 @@ func TestGuard_StartWithoutRedis_ReportsOneNode(t *testing.T) {
 	changes := new(recorder)
 	limiter := limit.New(rratelimiter.New(unready), "a", limit.FixedWindow{Permits: 5, Interval: time.Hour})
 	g := withMode(limit.Open, deadline, changes.changed)
-	require.Equal(t, limit.FailedOpen, g.Decide(t.Context(), Ask{Limiter: limiter, Permits: 1}).Result)
+	require.Equal(t, limit.FailedOpen, g.Decide(t.Context(), Demand{Limiter: limiter, Permits: 1}).Result)
 	unready.reached.Store(true)
 	come()
 	assert.Eventually(t, func() bool { return changes.nodes() == " false,  true" }, time.Minute, deadline/10)

@@ -25,7 +25,9 @@ func TestGuard_ManyRequestsFail_OneProbeStarts(t *testing.T) {
 		g := withMode(limit.Open, deadline, nil)
 		var callers sync.WaitGroup
 		for range 10 {
-			callers.Go(func() { assert.Equal(t, limit.FailedOpen, g.Decide(t.Context(), Ask{Limiter: r, Permits: 1}).Result) })
+			callers.Go(func() {
+				assert.Equal(t, limit.FailedOpen, g.Decide(t.Context(), Demand{Limiter: r, Permits: 1}).Result)
+			})
 		}
 		callers.Wait()
 		time.Sleep(deadline / 2)
@@ -44,7 +46,7 @@ func TestGuard_ProberIsStuck_RequestAsksInItsPlace(t *testing.T) {
 				<-release
 			}
 		})
-		q := Ask{Limiter: r, Permits: 1}
+		q := Demand{Limiter: r, Permits: 1}
 		r.hangs.Store(true)
 		ctx, leave := context.WithTimeout(t.Context(), deadline/2)
 		defer leave()
@@ -75,7 +77,7 @@ func TestGuard_RareRequests_AskThemselves(t *testing.T) {
 		r, reports := newRedis(), new(recorder)
 		r.down.Store(true)
 		g := withMode(limit.Closed, deadline, reports.changed)
-		q := Ask{Limiter: r, Permits: 1}
+		q := Demand{Limiter: r, Permits: 1}
 		g.Decide(t.Context(), q)
 		time.Sleep(time.Second)
 		assert.EqualValues(t, 4, r.looks.Load(), "at 0, 100, 300 and 700 ms")
@@ -101,7 +103,7 @@ func TestGuard_BurstAfterSilence_OneAsks(t *testing.T) {
 		r := newRedis()
 		r.hangs.Store(true)
 		g := withMode(limit.Closed, deadline, nil)
-		q := Ask{Limiter: r, Permits: 1}
+		q := Demand{Limiter: r, Permits: 1}
 		g.Decide(t.Context(), q)
 		time.Sleep(2 * probeIdle)
 		begin, waited := time.Now(), atomic.Int64{}

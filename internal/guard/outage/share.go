@@ -76,7 +76,7 @@ const sweepEvery = time.Second
 //   - The policies or the name of a limiter are unknown.
 //   - The request costs more than a share ever holds.
 //   - There is no room for another bucket.
-func (b *buckets) decide(l Limiter, permits int64, share float64) (o limit.Outcome, r receipt.Receipt, ok bool) {
+func (b *buckets) decide(l limit.Joinable, permits int64, share float64) (o limit.Outcome, r receipt.Receipt, ok bool) {
 	keys, shapes := sharesOf(l, share)
 	if keys == nil {
 		return o, r, false
@@ -193,7 +193,7 @@ func (b *buckets) sweepLocked(now int64) {
 
 // sharesOf returns the bucket of each policy of a limiter, and its shape. It returns nil if a policy or the name of its
 // limiter is unknown.
-func sharesOf(l Limiter, share float64) (keys []bucketKey, shapes []shape) {
+func sharesOf(l limit.Joinable, share float64) (keys []bucketKey, shapes []shape) {
 	for _, m := range membersOf(l) {
 		d, ok := policy.Of(policyOf(m))
 		if !ok || m.Name == "" {
@@ -304,7 +304,7 @@ func NextPermit(d policy.Description, share float64, of rratelimiter.Decision) (
 }
 
 // HasShare reports whether the policies of a limiter are known.
-func HasShare(l Limiter) bool {
+func HasShare(l limit.Joinable) bool {
 	keys, _ := sharesOf(l, 1)
 	return keys != nil
 }

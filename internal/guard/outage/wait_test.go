@@ -14,6 +14,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/engine"
+	"github.com/rratelimiter/rratelimiter/internal/inside"
 	"github.com/rratelimiter/rratelimiter/internal/redistest/fake"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
@@ -30,12 +31,12 @@ func TestGuard_DeadlineExceeded_DependsOnWhatIsLate(t *testing.T) {
 		want limit.Result
 		down bool
 	}{
-		"no deadline in the queue":  {context.DeadlineExceeded, Forever, limit.FailedOpen, true},
+		"no deadline in the queue":  {context.DeadlineExceeded, inside.Forever, limit.FailedOpen, true},
 		"dialed at once":            {errDialTimeout, 0, limit.FailedOpen, true},
 		"dialed while it waits":     {errDialTimeout, time.Second, limit.FailedOpen, false}, // the denial was an answer
-		"dialed in the queue":       {errDialTimeout, Forever, limit.FailedOpen, true},
+		"dialed in the queue":       {errDialTimeout, inside.Forever, limit.FailedOpen, true},
 		"no permits while it waits": {context.DeadlineExceeded, time.Second, limit.Canceled, false},
-		"no permits in the queue":   {context.DeadlineExceeded, Forever, limit.Canceled, false},
+		"no permits in the queue":   {context.DeadlineExceeded, inside.Forever, limit.Canceled, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -52,7 +53,7 @@ func TestGuard_DeadlineExceeded_DependsOnWhatIsLate(t *testing.T) {
 				if c.down {
 					l.OnProbe = func(context.Context) error { return c.err }
 				}
-				assert.Equal(t, c.want, g.Decide(ctx, Ask{Limiter: l, Permits: 1, Wait: c.wait}).Result)
+				assert.Equal(t, c.want, g.Decide(ctx, Demand{Limiter: l, Permits: 1, Wait: c.wait}).Result)
 				assert.Equal(t, c.down, g.breakerOf(l).isDown())
 			})
 		})
@@ -71,7 +72,7 @@ func waits(err error) *fake.Limiter {
 
 // The numbers of the decision are unknown.
 func TestGuard_PermitsAfterAWait_AreGranted(t *testing.T) {
-	a := withMode(limit.Closed, deadline, nil).Decide(t.Context(), Ask{Limiter: waits(nil), Permits: 1, Wait: Forever})
+	a := withMode(limit.Closed, deadline, nil).Decide(t.Context(), Demand{Limiter: waits(nil), Permits: 1, Wait: inside.Forever})
 	want := Answered(limit.Acquired, nil)
 	want.Decision.Allowed, want.Receipt.Permits = true, 1
 	assert.Equal(t, want, a)
@@ -109,7 +110,7 @@ func TestGuard_RedisHangsDuringAWait_EndsItWithinThreeDeadlines(t *testing.T) {
 				hung = time.Now()
 				limiter.hung.Store(true)
 			})
-			a := g.Decide(t.Context(), Ask{Limiter: limiter, Permits: 1, Wait: Forever, MaxWaiting: 1})
+			a := g.Decide(t.Context(), Demand{Limiter: limiter, Permits: 1, Wait: inside.Forever, MaxWaiting: 1})
 			assert.Equal(t, limit.FailedOpen, a.Result)
 			assert.ErrorIs(t, a.Err, ErrDown)
 			assert.LessOrEqual(t, time.Since(hung), 3*deadline, "it hangs after %v", after)
@@ -125,7 +126,7 @@ func TestGuard_RedisHangsSoonAfterAnOutage_EndsAWaitWithinThreeDeadlines(t *test
 		limiter := newHangs()
 		limiter.hung.Store(true)
 		g := withMode(limit.Open, deadline, nil)
-		q := Ask{Limiter: limiter, Permits: 1, Wait: Forever, MaxWaiting: 1}
+		q := Demand{Limiter: limiter, Permits: 1, Wait: inside.Forever, MaxWaiting: 1}
 		require.ErrorIs(t, g.Decide(t.Context(), q).Err, ErrDown)
 		time.Sleep(10 * maxProbePause)
 		limiter.hung.Store(false)
@@ -165,7 +166,7 @@ func TestGuard_WaitAfterATry_HasTheRestOfTheTime(t *testing.T) {
 			}
 			g := withMode(1, deadline, nil)
 			g.local.decide(l, 1, 1) // the share is used
-			a := g.Decide(t.Context(), Ask{Limiter: l, Permits: 1, Wait: 2 * time.Hour})
+			a := g.Decide(t.Context(), Demand{Limiter: l, Permits: 1, Wait: 2 * time.Hour})
 			assert.Equal(t, limit.Acquired, a.Result)
 			assert.False(t, a.Local)
 			assert.Equal(t, 2*time.Hour, end.Sub(begin))
@@ -175,7 +176,7 @@ func TestGuard_WaitAfterATry_HasTheRestOfTheTime(t *testing.T) {
 }
 
 func TestGuard_CallersLeaveBeforeTheDeadline_FindTheOutage(t *testing.T) {
-	for _, wait := range []time.Duration{0, time.Second, Forever} {
+	for _, wait := range []time.Duration{0, time.Second, inside.Forever} {
 		synctest.Test(t, func(t *testing.T) {
 			g, limiter := withMode(limit.Open, deadline, nil), newRedis()
 			limiter.OnWait = func(ctx context.Context) (bool, error) { return false, limiter.answer(ctx) }
@@ -183,7 +184,7 @@ func TestGuard_CallersLeaveBeforeTheDeadline_FindTheOutage(t *testing.T) {
 			var a Answer
 			for range 20 {
 				ctx, cancel := context.WithTimeout(t.Context(), deadline/2)
-				a = g.Decide(ctx, Ask{Limiter: limiter, Permits: 1, Wait: wait})
+				a = g.Decide(ctx, Demand{Limiter: limiter, Permits: 1, Wait: wait})
 				cancel()
 			}
 			assert.Equal(t, limit.FailedOpen, a.Result, wait)

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 // waiters are the requests that wait, by their nodes. While there are any, a timer checks these nodes, which takes as
@@ -33,7 +35,7 @@ type waiter struct {
 // whileUp returns a context that ends with the cause ErrDown when the node of a limiter is down, which may
 // change meanwhile. If no call is answered meanwhile, a probe finds out whether Redis hangs. The end comes after a
 // deadline of silence, one of the probe, and two pauses of a third each. stop ends the context.
-func (n *nodes) whileUp(ctx context.Context, l Limiter) (up context.Context, stop func()) {
+func (n *nodes) whileUp(ctx context.Context, l limit.Joinable) (up context.Context, stop func()) {
 	up, end := context.WithCancelCause(ctx)
 	w, on, list := &waiter{target: target{ctx, l}, since: time.Now(), end: end}, n.breakerOf(l), &n.waiters
 	list.mu.Lock()

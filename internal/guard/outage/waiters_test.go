@@ -13,6 +13,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/engine"
+	"github.com/rratelimiter/rratelimiter/internal/inside"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
@@ -43,7 +44,7 @@ func TestWaiters_Many_CostNoMoreThanOne(t *testing.T) {
 		ended := make([]time.Time, many)
 		for i := range many {
 			all.Go(func() {
-				a := g.Decide(t.Context(), Ask{Limiter: l, Permits: 1, Wait: Forever, MaxWaiting: many})
+				a := g.Decide(t.Context(), Demand{Limiter: l, Permits: 1, Wait: inside.Forever, MaxWaiting: many})
 				assert.ErrorIs(t, a.Err, ErrDown)
 				ended[i] = time.Now()
 			})
@@ -94,13 +95,13 @@ func TestWaiters_SlotMoves_NewNodeCounts(t *testing.T) {
 		for _, node := range []string{toA, toB} { // none is left on either
 			c.Redirect(redistest.NodeA, map[bool]string{true: toB}[node == toB])
 			c.Redirect(redistest.NodeB, map[bool]string{true: toA}[node == toA])
-			require.Equal(c, limit.Acquired, g.Decide(c.Context(), Ask{Limiter: l, Permits: 1}).Result)
+			require.Equal(c, limit.Acquired, g.Decide(c.Context(), Demand{Limiter: l, Permits: 1}).Result)
 			time.Sleep(2 * time.Second) // the slots are known
 		}
 		var ended atomic.Int64
 		begin := time.Now()
 		go func() {
-			a := g.Decide(c.Context(), Ask{Limiter: l, Permits: 1, Wait: 2 * time.Hour, MaxWaiting: 1})
+			a := g.Decide(c.Context(), Demand{Limiter: l, Permits: 1, Wait: 2 * time.Hour, MaxWaiting: 1})
 			assert.ErrorContains(c, a.Err, "Redis at a:1 is down")
 			ended.Store(int64(time.Since(begin)))
 		}()

@@ -69,7 +69,7 @@ func ByFile[R gate.Request[R]](caller string, set *Set, client *rratelimiter.Cli
 			guard.SetDeadline(v.deadline)
 			c.current.Store(v)
 		})
-		to.Chooser = c
+		to.Chooser, to.FromFile = c, true
 	}
 }
 
@@ -95,9 +95,7 @@ func (c *chooser[R]) Choose(r R) (R, []gate.Visit[R]) {
 	calls := v.callsOf(request)
 	visits, rules := make([]gate.Visit[R], len(calls)), []string(nil)
 	for i, one := range calls {
-		to := &visits[i]
-		to.Settings, to.Description, to.Ask.Limiter, to.Ask.Permits = one.settings, one.description, one.limiter, one.cost
-		to.Banned, to.Limiter, to.Outcome.Err = one.ban != "", one.ban, one.err
+		visits[i].Choice = one.Choice
 		rules = append(rules, one.rules...)
 	}
 	if log := slog.Default(); log.Enabled(context.Background(), slog.LevelDebug) {
@@ -212,12 +210,7 @@ func (o *limiters) members(key string) gate.Joint {
 
 // call takes permits of some of a request's limits, all or none.
 type call struct {
-	settings    *gate.Settings
-	limiter     outage.Limiter
-	description *gate.Description
-	cost        int64  // 0 for that of the middleware
-	ban         string // in place of a limiter, its name
-	err         error  // why there is no limiter
+	gate.Choice // of a joint call, joinAdjacent sets the Limiter and the Description
 
 	rules   []string   // the names of those that only this call has
 	key     string     // of the first rule
@@ -231,7 +224,7 @@ func (v *version) callsOf(r *Request) []call {
 	rules, path := &file.grpc, &httptarget.Path{Text: r.Method}
 	if r.path != nil {
 		if err := file.unreadable(r); err != nil {
-			return []call{{settings: v.refusal, err: err}}
+			return []call{{Choice: gate.Choice{Settings: v.refusal, Err: err}}}
 		}
 		rules, path = &file.http, r.path
 	}
@@ -247,7 +240,7 @@ func (v *version) callsOf(r *Request) []call {
 			}
 		}
 	}
-	if len(all) == 1 && all[0].limiter != nil { // as for most requests
+	if len(all) == 1 && all[0].Limiter != nil { // as for most requests
 		return all
 	}
 	return v.joinAdjacent(all)
@@ -268,18 +261,18 @@ func (s *File) unreadable(r *Request) error {
 
 // appendRule adds the calls of a rule: one, if its limiters share a slot. A rule has them once for each key.
 func (v *version) appendRule(all []call, r *compiledRule, request *Request, segments []string, m match) []call {
-	c := call{settings: r.settings, rules: r.names}
-	if c.err = m.unknown; c.err != nil {
+	c := call{Choice: gate.Choice{Settings: r.settings}, rules: r.names}
+	if c.Err = m.unknown; c.Err != nil {
 		return append(all, c)
 	}
 	if r.cost != (cost{}) {
-		c.cost, c.err = r.cost.of(request)
+		c.Permits, c.Err = r.cost.of(request)
 	}
 	chosen := []*limiters{r.limiters}
 	if r.key != nil && (!r.limits.ban || len(r.overrides) > 0) {
 		key, exact, err := keyOf(r.key, request, segments, m.condition)
 		if err != nil && !r.limits.ban {
-			c.cost, c.err = 0, err
+			c.Permits, c.Err = 0, err
 			return append(all, c)
 		}
 		c.key, chosen = key, r.limitersOf(key, exact)
@@ -311,11 +304,11 @@ func (v *version) appendLimiters(all []call, r *compiledRule, c call, l *limiter
 	if l.pass {
 		return all
 	}
-	if c.settings = l.settings; l.ban {
-		c.ban, c.description, c.cost, c.err = r.prefix, l.description, 1, nil
+	if c.Settings = l.settings; l.ban {
+		c.Ban, c.Description, c.Permits, c.Err = r.prefix, l.description, 1, nil
 		return append([]call{c}, all...) // before any permits are taken
 	}
-	if c.err != nil {
+	if c.Err != nil {
 		return append(all, c)
 	}
 	members := l.members(c.key)
@@ -329,14 +322,14 @@ func (v *version) appendLimiters(all []call, r *compiledRule, c call, l *limiter
 	}
 	if len(members) == 1 { // described before: most requests have one
 		last := &all[len(all)-1]
-		last.limiter, last.description = members[0].Limiter, l.description
+		last.Limiter, last.Description = members[0].Limiter, l.description
 	}
 	return all
 }
 
 // isOf reports whether a call is of a rule and a key.
 func (c *call) isOf(r *rule, key string) bool {
-	return len(c.rules) > 0 && c.rules[0] == r.name && c.key == key && c.err == nil
+	return len(c.rules) > 0 && c.rules[0] == r.name && c.key == key && c.Err == nil
 }
 
 // joinAdjacent joins adjacent calls where one can decide both.
@@ -348,9 +341,9 @@ func (v *version) joinAdjacent(all []call) []call {
 		}
 	}
 	for i := range joined {
-		if c := &joined[i]; c.limiter == nil && c.ban == "" && c.err == nil {
+		if c := &joined[i]; c.Limiter == nil && c.Ban == "" && c.Err == nil {
 			limiter, policies := c.members.Limiter()
-			c.limiter, c.description = limiter, gate.Describe(policies...)
+			c.Limiter, c.Description = limiter, gate.Describe(policies...)
 		}
 	}
 	return joined
@@ -359,7 +352,7 @@ func (v *version) joinAdjacent(all []call) []call {
 // join adds the limiters of another call to this one if one can decide both. It reports whether it did. A Redisson
 // limiter of both is taken from once.
 func (c *call) join(other *call, cluster bool) bool {
-	if c.members == nil || other.members == nil || c.settings != other.settings || c.cost != other.cost {
+	if c.members == nil || other.members == nil || c.Settings != other.Settings || c.Permits != other.Permits {
 		return false
 	}
 	members := c.members
@@ -369,7 +362,7 @@ func (c *call) join(other *call, cluster bool) bool {
 			return false
 		}
 	}
-	c.members, c.limiter = members, nil
+	c.members, c.Limiter = members, nil
 	for _, name := range other.rules {
 		if !slices.Contains(c.rules, name) {
 			c.rules = append(slices.Clip(c.rules), name)

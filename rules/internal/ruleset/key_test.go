@@ -44,7 +44,7 @@ func TestFile_LongRequest_IsReadOnce(t *testing.T) {
 		return rulestest.Allocated(func() {
 			all := v.callsOf(read(r))
 			if assert.Len(t, all, 1) {
-				assert.ErrorIs(t, all[0].err, limit.ErrInvalidRequest)
+				assert.ErrorIs(t, all[0].Err, limit.ErrInvalidRequest)
 			}
 		})
 	}

@@ -78,7 +78,7 @@ func TestCalls_Cluster_JoinsRulesOfOneSlot(t *testing.T) {
 	calls := func(client *rratelimiter.Client, file string) [][]string {
 		var names [][]string
 		for _, s := range compile(parsed(t, file), client, gate.Settings{}).callsOf(ofHTTP(request("GET /"))) {
-			_, err := s.limiter.Take(ended, 1)
+			_, err := s.Limiter.Take(ended, 1)
 			require.True(t, errors.Is(err, context.Canceled), "%v", err)
 			names = append(names, s.rules)
 		}
@@ -146,8 +146,8 @@ func FuzzParse(f *testing.F) {
 		r.URL.Path = target
 		r.URL.RawPath = target
 		for _, e := range compile(file, offline, gate.Settings{}).callsOf(file.HTTP(r)) {
-			if e.err == nil && e.limiter != nil {
-				_, _ = e.limiter.Take(ended, 1)
+			if e.Err == nil && e.Limiter != nil {
+				_, _ = e.Limiter.Take(ended, 1)
 			}
 		}
 	})
