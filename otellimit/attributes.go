@@ -65,7 +65,7 @@ type registry struct {
 	made map[labels]*attributeSet
 }
 
-func (r *registry) of(l labels) *attributeSet {
+func (r *registry) get(l labels) *attributeSet {
 	r.mu.RLock()
 	found := r.made[l]
 	r.mu.RUnlock()
@@ -185,8 +185,8 @@ func newNames(listed []string) (limiterNames, error) {
 	return n, nil
 }
 
-// of returns the attribute's value for a limiter name, "" if the name is not listed.
-func (n limiterNames) of(name string) string {
+// valueOf returns the attribute's value for a limiter name, "" if the name is not listed.
+func (n limiterNames) valueOf(name string) string {
 	if n.exact[name] {
 		return name
 	}

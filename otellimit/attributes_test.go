@@ -120,7 +120,7 @@ func TestNames_OnlyListed_AreAttributes(t *testing.T) {
 		b := setUp(t, WithLimiterNames(c.listed...))
 		o := b.Observer()
 		for name, want := range c.want {
-			assert.Equal(t, want, b.names.of(name), name)
+			assert.Equal(t, want, b.names.valueOf(name), name)
 			o.Decision(context.Background(), waited(granted(name, "redisson"), time.Second, time.Second))
 			o.Decision(context.Background(), broken(name, "redisson", fmt.Errorf("%q at 10.0.0.7", name)))
 			o.RedisCall(context.Background(), rratelimiter.RedisCallInfo{Name: name, Policy: "redisson", Requests: 1})

@@ -30,7 +30,7 @@ func (t *Telemetry) Middleware(name string) *Middleware {
 // as failed_open, since they passed.
 func (m *Middleware) Request(ctx context.Context, o limit.Outcome) {
 	defer survive()
-	l := labels{middleware: m.name, limiter: m.telemetry.names.of(o.Limiter), result: result(o.Result.String())}
+	l := labels{middleware: m.name, limiter: m.telemetry.names.valueOf(o.Limiter), result: result(o.Result.String())}
 	if l.result != acquired && l.result != rejected {
 		l.failure = classify(o.Err)
 	}
@@ -45,7 +45,7 @@ func (m *Middleware) Request(ctx context.Context, o limit.Outcome) {
 	if o.Local {
 		l.source = "share"
 	}
-	m.telemetry.middlewareRequests.Add(ctx, 1, m.telemetry.registry.of(l).add...)
+	m.telemetry.middlewareRequests.Add(ctx, 1, m.telemetry.registry.get(l).add...)
 }
 
 // HTTP counts a request, for [httplimit.Report].
@@ -72,7 +72,7 @@ func (m *Middleware) RedisChange(node string, up bool, _ error) {
 func (m *Middleware) addFallback(node string, change int64) {
 	defer survive()
 	l := labels{middleware: m.name, node: node}
-	m.telemetry.fallback.Add(context.Background(), change, m.telemetry.registry.of(l).add...)
+	m.telemetry.fallback.Add(context.Background(), change, m.telemetry.registry.get(l).add...)
 }
 
 // RulesReloaded counts a reload of a rules file and whether it failed, for rules.OnReload.
@@ -82,5 +82,5 @@ func (t *Telemetry) RulesReloaded(err error) {
 	if err != nil {
 		r = failed
 	}
-	t.reloads.Add(context.Background(), 1, t.registry.of(labels{result: r}).add...)
+	t.reloads.Add(context.Background(), 1, t.registry.get(labels{result: r}).add...)
 }

@@ -110,9 +110,9 @@ func survive() {
 func (t *Telemetry) decision(ctx context.Context, d rratelimiter.DecisionInfo) {
 	defer survive()
 	l := t.labels(d.Policy, d.Name)
-	plain := t.registry.of(l)
+	plain := t.registry.get(l)
 	l.result, l.failure = resultOf(ctx, d)
-	m := t.registry.of(l)
+	m := t.registry.get(l)
 	t.requests.Add(ctx, 1, m.add...)
 	t.duration.Record(ctx, d.Took.Seconds(), m.record...)
 	if d.Granted {
@@ -132,7 +132,7 @@ func (t *Telemetry) redisCall(ctx context.Context, c rratelimiter.RedisCallInfo)
 	defer survive()
 	l := t.labels(c.Policy, c.Name)
 	l.failure = classify(c.Err)
-	m := t.registry.of(l)
+	m := t.registry.get(l)
 	t.calls.Add(ctx, 1, m.add...)
 	t.callRequests.Record(ctx, int64(c.Requests), m.record...)
 	t.callDuration.Record(ctx, c.Took.Seconds(), m.record...)
@@ -140,12 +140,12 @@ func (t *Telemetry) redisCall(ctx context.Context, c rratelimiter.RedisCallInfo)
 
 func (t *Telemetry) waiting(ctx context.Context, w rratelimiter.WaitingInfo) {
 	defer survive()
-	t.queued.Add(ctx, int64(w.Change), t.registry.of(t.labels(w.Policy, w.Name)).add...)
+	t.queued.Add(ctx, int64(w.Change), t.registry.get(t.labels(w.Policy, w.Name)).add...)
 }
 
 func (t *Telemetry) places(p rratelimiter.PlacesInfo) {
 	defer survive()
-	m := t.registry.of(labels{limiter: t.names.of(p.Name)})
+	m := t.registry.get(labels{limiter: t.names.valueOf(p.Name)})
 	if p.Change != 0 {
 		t.held.Add(context.Background(), int64(p.Change), m.add...)
 	}
@@ -155,7 +155,7 @@ func (t *Telemetry) places(p rratelimiter.PlacesInfo) {
 }
 
 func (t *Telemetry) labels(policy, name string) labels {
-	return labels{policy: policy, limiter: t.names.of(name)}
+	return labels{policy: policy, limiter: t.names.valueOf(name)}
 }
 
 // span records a call that waited as a child of the caller's span, with the times of the call.

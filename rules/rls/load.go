@@ -117,7 +117,7 @@ func (s *Server) apply(sources []rulefile.Source, problem *rulefile.Problem) err
 		d.rules.each(func(r *rule) {
 			r.open(s.config.Client)
 			if len(r.limits) > 0 { // a rule that existed before keeps its counters
-				r.series = s.metrics.of(levelLabels(d.name, r.levels), false)
+				r.series = s.metrics.seriesWith(levelLabels(d.name, r.levels), false)
 			}
 		})
 	}

@@ -82,9 +82,9 @@ func label(text string) string {
 	return address.ReplaceAllStringFunc(text, func(ip string) string { return strings.ReplaceAll(ip, ".", "_") })
 }
 
-// of returns the series of a rule, and makes it if needed. The series that requests make are
+// seriesWith returns the series with some labels, and makes it if needed. The series that requests make are
 // bounded in number and length.
-func (m *metrics) of(l labelSet, dynamic bool) *series {
+func (m *metrics) seriesWith(l labelSet, dynamic bool) *series {
 	m.mu.RLock()
 	existing := m.series[l]
 	m.mu.RUnlock()
@@ -131,10 +131,10 @@ func (m *metrics) seriesOf(d *domain, desc *descriptor) *series {
 			at = &at.find(entry.GetKey(), entry.GetValue()).below
 		}
 	}
-	if existing := m.of(levelLabels(d.name, levels), true); existing != nil || desc.rule != noRule {
+	if existing := m.seriesWith(levelLabels(d.name, levels), true); existing != nil || desc.rule != noRule {
 		return cmp.Or(existing, desc.rule.series)
 	}
-	return m.of(labelSet{domain: label(d.name), key1: "override"}, false)
+	return m.seriesWith(labelSet{domain: label(d.name), key1: "override"}, false)
 }
 
 // level returns the name of a request's entry in metrics.

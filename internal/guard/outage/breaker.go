@@ -284,7 +284,7 @@ func (b *breaker) stopProbeLocked() {
 func (b *breaker) probeOnce() {
 	begin := time.Now()
 	b.endIfMoved()
-	on, pause := b.next()
+	on, pause := b.nextProbe()
 	if pause == 0 {
 		return
 	}
@@ -312,9 +312,9 @@ func (b *breaker) endIfMoved() {
 	}
 }
 
-// next returns the target of the next probe and the time until the one after it. That time doubles
-// with each probe, up to a second. If next returns 0, the prober ends.
-func (b *breaker) next() (target, time.Duration) {
+// nextProbe returns the target of the next probe and the time until the one after it. That time doubles
+// with each probe, up to a second. If nextProbe returns 0, the prober ends.
+func (b *breaker) nextProbe() (target, time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now, pause := b.now(), b.prober.pause

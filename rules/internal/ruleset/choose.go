@@ -247,13 +247,13 @@ func (v *version) callsOf(r *Request) []call {
 }
 
 // unreadable returns why the file cannot read a request, or nil.
-func (s *File) unreadable(r *Request) error {
+func (f *File) unreadable(r *Request) error {
 	switch {
-	case r.invalid != nil && (s.usesPaths || s.usesQueries):
+	case r.invalid != nil && (f.usesPaths || f.usesQueries):
 		return r.invalid
-	case r.noPath != nil && s.usesPaths:
+	case r.noPath != nil && f.usesPaths:
 		return r.noPath
-	case r.noHost != nil && s.usesHosts:
+	case r.noHost != nil && f.usesHosts:
 		return r.noHost
 	}
 	return nil
@@ -266,7 +266,7 @@ func (v *version) appendRule(all []call, r *compiledRule, request *Request, segm
 		return append(all, c)
 	}
 	if r.cost != (cost{}) {
-		c.Permits, c.Err = r.cost.of(request)
+		c.Permits, c.Err = r.cost.permitsOf(request)
 	}
 	chosen := []*limiters{r.limiters}
 	if r.key != nil && (!r.limits.ban || len(r.overrides) > 0) {

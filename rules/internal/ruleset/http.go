@@ -16,16 +16,16 @@ import (
 )
 
 // HTTP returns a request of HTTP.
-func (s *File) HTTP(r *http.Request) *Request {
+func (f *File) HTTP(r *http.Request) *Request {
 	request := &Request{
 		Length:  r.ContentLength,
 		Query:   r.URL.RawQuery,
 		Headers: func() http.Header { return r.Header },
 		Trailer: r.Trailer,
-		Client:  sync.OnceValues(func() (netip.Addr, error) { return s.address.Client(r) }), // many rules may need it
-		Address: s.address,
+		Client:  sync.OnceValues(func() (netip.Addr, error) { return f.address.Client(r) }), // many rules may need it
+		Address: f.address,
 	}
-	path, err := httptarget.ReadURL(r.URL, s.allowSlashes)
+	path, err := httptarget.ReadURL(r.URL, f.allowSlashes)
 	if request.path = &path; err != nil {
 		request.noPath = identity.Invalidf("rules: %v", err)
 	}
@@ -42,17 +42,17 @@ var errFragment = identity.Invalidf("rules: the target has a #, which ends it fo
 
 // Forwarded returns the request that a proxy describes in the headers of r. Its client is unknown, an
 // error, if the peer is not a trusted proxy: the peer's address would be that of all clients.
-func (s *File) Forwarded(r *http.Request) *Request {
-	o := s.HTTP(r)
-	if method := lastValue(r, s.forwarded.MethodHeader); method != "" {
+func (f *File) Forwarded(r *http.Request) *Request {
+	o := f.HTTP(r)
+	if method := lastValue(r, f.forwarded.MethodHeader); method != "" {
 		o.setMethod(method)
 	}
 	o.Hosts, o.otherHost = nil, false
-	hosts := lastValue(r, s.forwarded.HostHeader)
+	hosts := lastValue(r, f.forwarded.HostHeader)
 	if host := strings.Trim(hosts[strings.LastIndexByte(hosts, ',')+1:], " \t"); host != "" {
 		o.addHost(host)
 	}
-	uri, err := s.uriOf(r)
+	uri, err := f.uriOf(r)
 	if o.Query, o.invalid = uri.query, nil; strings.Contains(uri.path+uri.query, "#") {
 		o.invalid = errFragment
 	}
@@ -63,19 +63,19 @@ func (s *File) Forwarded(r *http.Request) *Request {
 	case errors.Is(err, limit.ErrInvalidRequest):
 		o.noHost = err
 	case len(o.Hosts) == 0:
-		o.noHost = fmt.Errorf("rules: the proxy sent no header %s with the host", s.forwarded.HostHeader)
+		o.noHost = fmt.Errorf("rules: the proxy sent no header %s with the host", f.forwarded.HostHeader)
 	}
 	if *o.path, o.noPath = (httptarget.Path{}), err; err == nil {
-		if *o.path, err = httptarget.ReadPath(uri.path, s.allowSlashes); err != nil {
+		if *o.path, err = httptarget.ReadPath(uri.path, f.allowSlashes); err != nil {
 			o.noPath = identity.Invalidf("rules: the path %q: %v", rulefile.Clip(uri.path), err)
 		}
 	}
 	o.Length = -1 // the proxy sends no body
 	o.Client = sync.OnceValues(func() (netip.Addr, error) {
-		if peer, err := identity.ParseAddr(r.RemoteAddr); err == nil && !identity.Contains(s.address.Trusted, peer) {
+		if peer, err := identity.ParseAddr(r.RemoteAddr); err == nil && !identity.Contains(f.address.Trusted, peer) {
 			return netip.Addr{}, fmt.Errorf("rules: the proxy %v is not trusted: add it to address.trusted", peer)
 		}
-		return s.address.Client(r)
+		return f.address.Client(r)
 	})
 	return o
 }
@@ -98,10 +98,10 @@ type uri struct {
 }
 
 // uriOf returns the URI that a proxy sent: a path, or with a scheme and a host.
-func (s *File) uriOf(r *http.Request) (u uri, err error) {
-	text := lastValue(r, s.forwarded.URIHeader)
+func (f *File) uriOf(r *http.Request) (u uri, err error) {
+	text := lastValue(r, f.forwarded.URIHeader)
 	if text == "" {
-		return u, fmt.Errorf("rules: the proxy sent no header %s with the path", s.forwarded.URIHeader)
+		return u, fmt.Errorf("rules: the proxy sent no header %s with the path", f.forwarded.URIHeader)
 	}
 	u.path, u.query, _ = strings.Cut(text, "?")
 	_, rest, absolute := strings.Cut(u.path, "://")

@@ -20,7 +20,7 @@ type key struct {
 
 func (k *key) UnmarshalNode(d *rulefile.Decoder, n *rulefile.Node) {
 	*k = key{n, rulefile.ListOf[keyPart](d, n)}
-	if slices.ContainsFunc(k.parts, func(p keyPart) bool { return p.kind == "all" }) {
+	if slices.ContainsFunc(k.parts, func(p keyPart) bool { return p.kind == partAll }) {
 		if len(k.parts) > 1 {
 			d.Fail(n, "all is one limit for all requests: remove the other parts")
 		}
@@ -29,9 +29,24 @@ func (k *key) UnmarshalNode(d *rulefile.Decoder, n *rulefile.Node) {
 }
 
 type keyPart struct {
-	kind string // ip, header, hashed_header, cookie, query, path, method, constant or all
+	kind partKind
 	name string // of the header or the wildcard, the constant, or the text of a cookie or query
 }
+
+// partKind is what a part of a key is, as files name it.
+type partKind string
+
+const (
+	partAll          partKind = "all" // no part: one limit for all requests
+	partIP           partKind = "ip"
+	partHeader       partKind = "header"
+	partHashedHeader partKind = "hashed_header"
+	partCookie       partKind = "cookie"
+	partQuery        partKind = "query"
+	partPath         partKind = "path" // a wildcard of the path
+	partMethod       partKind = "method"
+	partConstant     partKind = "constant"
+)
 
 func (*keyPart) Want() string {
 	return "a text: ip, header:NAME, hashed_header:NAME, cookie:NAME, query:NAME, path:WILDCARD, method, " +
@@ -39,23 +54,23 @@ func (*keyPart) Want() string {
 }
 
 func (p *keyPart) UnmarshalText(text []byte) error {
-	var named bool
-	p.kind, p.name, named = strings.Cut(string(text), ":")
+	kind, name, named := strings.Cut(string(text), ":")
+	p.kind, p.name = partKind(kind), name
 	switch p.kind {
-	case "all", "ip", "method":
+	case partAll, partIP, partMethod:
 		if named {
 			return fmt.Errorf("%q, want %s", rulefile.Clip(string(text)), p.Want())
 		}
-	case "header", "hashed_header":
-		var name headerName
-		err := name.UnmarshalText([]byte(p.name))
-		p.name = string(name)
+	case partHeader, partHashedHeader:
+		var header headerName
+		err := header.UnmarshalText([]byte(name))
+		p.name = string(header)
 		return err
-	case "cookie", "query", "path", "constant":
-		if p.name == "" || p.kind == "cookie" && !isToken(p.name) {
+	case partCookie, partQuery, partPath, partConstant:
+		if p.name == "" || p.kind == partCookie && !isToken(p.name) {
 			return fmt.Errorf("%q has no name, want %s", rulefile.Clip(string(text)), p.Want())
 		}
-		if p.kind == "cookie" || p.kind == "query" {
+		if p.kind == partCookie || p.kind == partQuery {
 			p.name = string(text)
 		}
 	default:
@@ -87,9 +102,9 @@ func (d *decoder) overrideKey(n *rulefile.Node, parts []keyPart, conditions []*c
 // overridePart decodes a part of an override's key. It reports a key that no request has.
 func (d *decoder) overridePart(n *rulefile.Node, text string, part keyPart, conditions []*condition) string {
 	switch part.kind {
-	case "ip":
+	case partIP:
 		return d.addressKey(n, text)
-	case "header", "hashed_header", "cookie":
+	case partHeader, partHashedHeader, partCookie:
 		d.headerValue(n, text, headerName(part.name))
 		if !headerName(part.name).isBinary() {
 			var clear bool
@@ -97,22 +112,22 @@ func (d *decoder) overridePart(n *rulefile.Node, text string, part keyPart, cond
 				d.Fail(n, "%q is no key: servers read it in several ways, and requests with it are refused", rulefile.Clip(text))
 			}
 		}
-		if part.kind != "header" {
+		if part.kind != partHeader {
 			return identity.Hash(text)
 		}
-	case "query":
+	case partQuery:
 		return identity.Hash(text)
-	case "path":
+	case partPath:
 		isRest := func(c *condition) bool { return c.rest == part.name }
 		if hasSlash(text) && !d.allowSlashes && !slices.ContainsFunc(conditions, isRest) {
 			d.Fail(n, "%q is no key: a request with a slash in {%s} is refused", rulefile.Clip(text), part.name)
 		}
-	case "method":
+	case partMethod:
 		if httptarget.MethodKey(text) != text && text[0] != '/' {
 			d.Fail(n, "%q is no key of a method, want one like POST, %s for all that net/http has no name for, "+
 				"or one of gRPC like /shop.Orders/Create", rulefile.Clip(text), httptarget.OtherMethods)
 		}
-	case "constant":
+	case partConstant:
 		if text != part.name {
 			d.Fail(n, "%q, want %q, the constant of the rule's key", rulefile.Clip(text), rulefile.Clip(part.name))
 		}
@@ -154,7 +169,7 @@ func keyOf(parts []keyPart, r *Request, segments []string, c *condition) (key st
 	exact = true
 	for i, p := range parts {
 		var as bool
-		if texts[i], as, err = p.of(r, segments, c); err != nil {
+		if texts[i], as, err = p.textOf(r, segments, c); err != nil {
 			return "", false, err
 		}
 		exact = exact && as
@@ -169,32 +184,33 @@ func keyOfTexts(texts []string) string {
 	return identity.Join(texts...)
 }
 
-func (p keyPart) of(r *Request, segments []string, c *condition) (text string, exact bool, err error) {
+// textOf returns the part of a request's key, and whether it was sent in this spelling.
+func (p keyPart) textOf(r *Request, segments []string, c *condition) (text string, exact bool, err error) {
 	switch p.kind {
-	case "ip":
+	case partIP:
 		client, err := r.Client()
 		if err == nil {
 			text, err = identity.AddressKey(client, r.Address.IPv4Bits, r.Address.IPv6Bits)
 		}
 		return text, true, err
-	case "header":
+	case partHeader:
 		return r.valuesOf(p.name).key("header " + p.name)
-	case "hashed_header":
+	case partHashedHeader:
 		text, exact, err = r.valuesOf(p.name).key("header " + p.name)
 		return identity.Hash(text), exact, err
-	case "cookie", "query": // which are often secrets
+	case partCookie, partQuery: // which are often secrets
 		text, exact, err = r.valuesOf(p.name).key(strings.Replace(p.name, ":", " ", 1))
 		return identity.Hash(text), exact, err
-	case "path":
+	case partPath:
 		if text = c.wildcard(segments, p.name); text == "" && p.name != c.rest {
 			err = errNoValue
 		}
 		return text, true, err
-	case "method":
+	case partMethod:
 		text, exact = r.methodKey()
 		return text, exact, nil
-	case "constant":
+	case partConstant:
 		return p.name, true, nil
 	}
-	panic("rules: no key " + p.kind)
+	panic("rules: no key " + string(p.kind))
 }

@@ -46,7 +46,7 @@ func TestCost_ContentLength_IsRoundedUp(t *testing.T) {
 		for length, permits := range want {
 			r := request("PUT /")
 			r.ContentLength = length
-			got, err := rule.cost.of(ofHTTP(r))
+			got, err := rule.cost.permitsOf(ofHTTP(r))
 			if permits < 0 {
 				assert.ErrorIs(t, err, httplimit.ErrLengthRequired)
 				continue

@@ -18,32 +18,32 @@ import (
 
 // Parse decodes a file. It returns its problems in their order in the file.
 func Parse(name string, data []byte) (*File, []*rulefile.Problem) {
-	s := new(File)
+	f := new(File)
 	d := &decoder{Decoder: rulefile.Decoder{File: name}}
 	if d.Load(data, yamlfile.Parse) {
-		d.document(s)
+		d.document(f)
 	}
 	if len(d.Problems) > 0 {
 		rulefile.Sort(d.Problems)
 		return nil, d.Problems
 	}
-	s.build()
-	return s, nil
+	f.build()
+	return f, nil
 }
 
-func (d *decoder) document(s *File) {
+func (d *decoder) document(f *File) {
 	var file struct {
 		Domain, Match, Address, ForwardAuth, EscapedSlashes, Defaults, Rules *rulefile.Node
 		fileSettings
 	}
 	isMapping := d.Fields(d.Root, &file)
-	s.settings = file.fileSettings
-	s.all = d.OneOf(file.Match, "first", "all") == "all"
-	s.allowSlashes = d.OneOf(file.EscapedSlashes, "refuse", "allow") == "allow"
-	s.address = d.head(file.Domain, file.Address)
-	d.allowSlashes, d.address = s.allowSlashes, s.address
-	s.forwarded = forwardedHeaders{"X-Forwarded-Method", "X-Forwarded-Host", "X-Forwarded-Uri"}
-	d.Fields(file.ForwardAuth, &s.forwarded)
+	f.settings = file.fileSettings
+	f.all = d.OneOf(file.Match, "first", "all") == "all"
+	f.allowSlashes = d.OneOf(file.EscapedSlashes, "refuse", "allow") == "allow"
+	f.address = d.head(file.Domain, file.Address)
+	d.allowSlashes, d.address = f.allowSlashes, f.address
+	f.forwarded = forwardedHeaders{"X-Forwarded-Method", "X-Forwarded-Host", "X-Forwarded-Uri"}
+	d.Fields(file.ForwardAuth, &f.forwarded)
 	defaults := new(defaultsFile)
 	d.Fields(file.Defaults, defaults)
 	d.skip(defaults.Skip) // reports their problems once
@@ -55,8 +55,8 @@ func (d *decoder) document(s *File) {
 	case file.Rules.Tag != rulefile.List:
 		d.Wrong(file.Rules, "a list of rules")
 	default:
-		s.rules = d.rulesOf(file.Rules, defaults)
-		d.checkRates(s)
+		f.rules = d.rulesOf(file.Rules, defaults)
+		d.checkRates(f)
 	}
 }
 
@@ -125,10 +125,10 @@ func (d *decoder) rulesOf(list *rulefile.Node, defaults *defaultsFile) (all []*r
 
 // checkRates reports limiters for which two rules state different rates, and gives each rule the rate
 // that another one states.
-func (d *decoder) checkRates(s *File) {
+func (d *decoder) checkRates(f *File) {
 	var all []*redisson
 	stated := make(map[string]*rratelimiter.Rate)
-	for n, r := range s.rules {
+	for n, r := range f.rules {
 		for _, l := range r.allLimits() {
 			for i := range l.redisson {
 				limiter := &l.redisson[i]
@@ -138,7 +138,7 @@ func (d *decoder) checkRates(s *File) {
 				case limiter.rate == nil:
 				case before == nil:
 					stated[limiter.name] = limiter.rate
-					s.rates = append(s.rates, StatedRate{limiter.name, *limiter.rate, r.name})
+					f.rates = append(f.rates, StatedRate{limiter.name, *limiter.rate, r.name})
 				case *before != *limiter.rate:
 					reason := fmt.Sprintf("the rule %q states another rate for the limiter %q than a rule before it: state it once",
 						r.name, limiter.name)
@@ -172,33 +172,33 @@ type File struct {
 }
 
 // Names returns the names of the rules in their order.
-func (s *File) Names() []string {
-	names := make([]string, len(s.rules))
-	for i, r := range s.rules {
+func (f *File) Names() []string {
+	names := make([]string, len(f.rules))
+	for i, r := range f.rules {
 		names[i] = r.name
 	}
 	return names
 }
 
 // Rates returns the rates that the file states for Redisson limiters.
-func (s *File) Rates() []StatedRate { return s.rates }
+func (f *File) Rates() []StatedRate { return f.rates }
 
 // Address returns the address settings of the file.
-func (s *File) Address() httplimit.Address { return s.address }
+func (f *File) Address() httplimit.Address { return f.address }
 
-func (s *File) build() {
-	for i, r := range s.rules {
+func (f *File) build() {
+	for i, r := range f.rules {
 		enforced, bans := !r.settings.Shadow, r.onlyBans()
-		s.usesPaths = s.usesPaths || enforced && len(r.skip.paths) > 0
-		s.usesQueries = s.usesQueries ||
-			enforced && slices.ContainsFunc(r.key, func(p keyPart) bool { return p.kind == "query" })
+		f.usesPaths = f.usesPaths || enforced && len(r.skip.paths) > 0
+		f.usesQueries = f.usesQueries ||
+			enforced && slices.ContainsFunc(r.key, func(p keyPart) bool { return p.kind == partQuery })
 		for _, c := range r.conditions {
-			s.usesPaths = s.usesPaths || enforced && !c.rpc && !c.anyOf()
-			s.usesHosts = s.usesHosts || enforced && c.host != ""
+			f.usesPaths = f.usesPaths || enforced && !c.rpc && !c.anyOf()
+			f.usesHosts = f.usesHosts || enforced && c.host != ""
 			if c.rpc {
-				s.grpc.add(i, bans, c)
+				f.grpc.add(i, bans, c)
 			} else {
-				s.http.add(i, bans, c)
+				f.http.add(i, bans, c)
 			}
 		}
 	}
@@ -320,7 +320,7 @@ func (d *decoder) ruleKey(n *rulefile.Node, file *ruleFile, r *rule, own bool) {
 			_, has := c.wild[part.name]
 			return !has
 		}
-		if part.kind == "path" && slices.ContainsFunc(r.conditions, lacks) {
+		if part.kind == partPath && slices.ContainsFunc(r.conditions, lacks) {
 			d.Fail(n, "the key needs the wildcard {%s} in each pattern of match", rulefile.Clip(part.name))
 		}
 	}

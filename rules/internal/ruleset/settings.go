@@ -205,8 +205,8 @@ func (c *cost) UnmarshalNode(d *rulefile.Decoder, n *rulefile.Node) {
 	d.Fail(n, "%q is no cost, want %s", rulefile.Clip(text), want)
 }
 
-// of returns the cost of a request, at least 1, or an error if the request is invalid.
-func (c *cost) of(r *Request) (int64, error) {
+// permitsOf returns the cost of a request, at least 1, or an error if the request is invalid.
+func (c *cost) permitsOf(r *Request) (int64, error) {
 	switch {
 	case c.header != "":
 		v := r.valuesOf(string(c.header))

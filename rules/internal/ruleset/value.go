@@ -55,10 +55,10 @@ func (r *Request) valuesOf(name string) *values {
 		return v
 	}
 	v := new(values)
-	switch kind, of, _ := strings.Cut(name, ":"); kind {
-	case "query":
+	switch kind, of, _ := strings.Cut(name, ":"); partKind(kind) {
+	case partQuery:
 		v.sent, v.clear = parametersOf(r.Query, of)
-	case "cookie":
+	case partCookie:
 		lines, clear := r.field("Cookie")
 		v.sent, v.clear = cookiesOf(lines, of)
 		v.clear = v.clear && clear
@@ -97,10 +97,10 @@ func (r *Request) field(name string) (sent []string, clear bool) {
 // plain returns a value of a header, a cookie or a parameter without what has no meaning in it. exact reports
 // whether it was sent so, and clear whether all servers read it so.
 func plain(name, value string) (text string, exact, clear bool) {
-	switch kind, _, _ := strings.Cut(name, ":"); kind {
-	case "query":
+	switch kind, _, _ := strings.Cut(name, ":"); partKind(kind) {
+	case partQuery:
 		return value, true, true
-	case "cookie":
+	case partCookie:
 		return plainCookie(value)
 	}
 	text, exact, err := httptarget.FieldValue(name, value)

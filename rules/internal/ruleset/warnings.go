@@ -18,14 +18,14 @@ const mostCompared = 2000
 //   - Bans of ranges that let a client of an unknown address pass: no rule behind them decides all its requests.
 //   - Local shares of less than a permit.
 //   - Rules that answer 401, which requires a header (RFC 9110, 15.5.2).
-func (s *File) Warnings() (all []string) {
-	behind := slices.DeleteFunc(slices.Clone(s.rules), func(r *rule) bool { return !r.decidesUnknown() })
-	for i, r := range s.rules {
+func (f *File) Warnings() (all []string) {
+	behind := slices.DeleteFunc(slices.Clone(f.rules), func(r *rule) bool { return !r.decidesUnknown() })
+	for i, r := range f.rules {
 		warn := func(format string, values ...any) {
 			all = append(all, fmt.Sprintf("line %d: the rule %q ", r.line, r.name)+fmt.Sprintf(format, values...))
 		}
-		if !s.all && i < mostCompared {
-			if by := coveredBy(s.rules[:i], r); by != "" {
+		if !f.all && i < mostCompared {
+			if by := coveredBy(f.rules[:i], r); by != "" {
 				warn("gets no request, since the rule %q before it matches them all: write it first, or match: all", by)
 			}
 		}
@@ -51,7 +51,7 @@ func (s *File) Warnings() (all []string) {
 			warn("answers 401, which requires a header WWW-Authenticate: " +
 				"set it in a handler around the Middleware or in the proxy, or choose another status")
 		}
-		if !s.all && len(behind) > 0 && behind[0] == r {
+		if !f.all && len(behind) > 0 && behind[0] == r {
 			behind = behind[1:]
 		}
 	}
@@ -73,7 +73,7 @@ func coveredBy(before []*rule, r *rule) (name string) {
 // decidesUnknown reports whether the rule decides requests of unknown addresses, and none passes by its mode.
 func (r *rule) decidesUnknown() bool {
 	open := r.settings.OnFailure == failureMode{limit.Open, true} &&
-		slices.ContainsFunc(r.key, func(p keyPart) bool { return p.kind == "ip" })
+		slices.ContainsFunc(r.key, func(p keyPart) bool { return p.kind == partIP })
 	return !open && !r.settings.Shadow &&
 		slices.ContainsFunc(r.conditions, func(c *condition) bool { return len(c.ranges) == 0 })
 }
