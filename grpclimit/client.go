@@ -106,7 +106,7 @@ type client struct {
 
 func newClient(name string, choose func(context.Context, Call) (Limiter, error), opts []Option) *client {
 	at := "grpclimit: " + name
-	s := newSettings(at, choose, opts)
+	s := newSettings(at, choose, append([]Option{PauseOn(RetryInfo())}, opts...))
 	return &client{gate.NewOutgoing(at, s.Options), s.pauseOn}
 }
 

@@ -32,7 +32,7 @@ func newSettings(at string, choose func(context.Context, Call) (Limiter, error),
 	if choose == nil {
 		panic(at + ": choose is nil: pass All, Each or a function that returns a Limiter")
 	}
-	s := &settings{pauseOn: []func(*status.Status) (time.Duration, bool){RetryInfo()}}
+	s := new(settings)
 	s.Settings, s.Chooser = gate.NewSettings(), gate.Func[call](together(choose))
 	gate.Apply(&s.Options, opts, func(o Option) { o.apply(s) })
 	return s

@@ -68,10 +68,12 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		m.next.ServeHTTP(w, r)
 		return
 	}
-	inside := v.Request
+	inside, ended := v.Request, 0
+	defer func() { v.End(ended) }() // also if the handler or a callback panics
+	defer func() {                  // an outer handler may read the pattern, and http.Server removes the files of the form
+		r.Pattern, r.MultipartForm = inside.Pattern, inside.MultipartForm
+	}()
 	if !v.Answer.Passes() {
-		defer v.End(0)
-		defer func() { copyBack(r, inside) }()
 		dropContent(w)
 		setHeaders(w.Header(), v, 0, m.refuse == nil)
 		if m.refuse == nil {
@@ -82,56 +84,30 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		m.refuse.ServeHTTP(w, inside)
 		return
 	}
-	later := &writer{ResponseWriter: w}
-	if seesResponse(v) {
-		later.begin = func(status int) { setHeaders(later.Header(), v, status, false) }
-		w = later
-	}
 	inside = inside.WithContext(v.Context())
-	returned := false
-	defer func() { // also if the handler or a callback panics
-		if !returned {
-			later.status = 0
-		}
-		v.End(later.status)
-	}()
+	later, returned := &writer{ResponseWriter: w, visit: v}, false
 	defer func() {
-		copyBack(r, inside)
-		later.begun(http.StatusOK)
-	}()
-	m.next.ServeHTTP(w, inside)
-	returned = true
-}
-
-// copyBack gives a request what handlers have set in its copy: an outer handler may read the pattern, and
-// [http.Server] removes the files of the form.
-func copyBack(r, inside *http.Request) {
-	r.Pattern, r.MultipartForm = inside.Pattern, inside.MultipartForm
-}
-
-// seesResponse reports whether the status or the headers of a response depend on a visit.
-func seesResponse(v *visit) bool {
-	for ; v != nil; v = v.Before {
-		if !v.Answer.Shadow && HeaderStyle(v.Settings.Headers) != NoHeaders || v.Settings.Refunds != nil {
-			return true
+		if later.begun(http.StatusOK); returned {
+			ended = later.status
 		}
-	}
-	return false
+	}()
+	m.next.ServeHTTP(later, inside)
+	returned = true
 }
 
 // writer is the ResponseWriter of a handler. It adds the headers of a Middleware when the response
 // begins, so that they can fit those that the handler has set, or a proxy has copied from upstream.
 type writer struct {
 	http.ResponseWriter
-	begin  func(status int) // nil if the response has begun
-	status int              // of the response; 0 if it is unknown
+	visit  *visit // nil if the response has begun
+	status int    // of the response; 0 if it is unknown
 }
 
 func (w *writer) begun(status int) {
 	final := status >= http.StatusOK || status == http.StatusSwitchingProtocols // others are informational
-	if begin := w.begin; begin != nil && final {
-		w.begin, w.status = nil, status
-		begin(status)
+	if v := w.visit; v != nil && final {
+		w.visit, w.status = nil, status
+		setHeaders(w.Header(), v, status, false)
 	}
 }
 

@@ -29,7 +29,7 @@ type settings struct {
 }
 
 func newSettings(choose func(*http.Request) (Limiter, error), opts []Option) *settings {
-	s := &settings{pauseOn: []func(*http.Response) (time.Duration, bool){RetryAfter()}}
+	s := new(settings)
 	s.Settings, s.Chooser = gate.NewSettings(), gate.Func[*http.Request](choose)
 	gate.Apply(&s.Options, opts, func(o Option) { o.apply(s) })
 	return s

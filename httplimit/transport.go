@@ -44,7 +44,7 @@ func Transport(base http.RoundTripper, choose func(*http.Request) (Limiter, erro
 	if base == nil {
 		base = http.DefaultTransport
 	}
-	s := newSettings(choose, opts)
+	s := newSettings(choose, append([]Option{PauseOn(RetryAfter())}, opts...))
 	return &transport{s, gate.NewOutgoing("httplimit: Transport", s.Options), base}
 }
 

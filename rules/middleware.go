@@ -40,7 +40,7 @@ type fileOption struct {
 // middleware returns the middleware that decides by what read reads of a request.
 func (s *Set) middleware(caller string, client *rratelimiter.Client,
 	read func(*ruleset.File, *http.Request) *ruleset.Request, opts []httplimit.Option) func(http.Handler) http.Handler {
-	all := append(slices.Clip(opts), fileOption{Change: ruleset.ByFile(caller, (*ruleset.Set)(s), client, read)})
+	all := append(slices.Clip(opts), fileOption{Change: ruleset.ByFile(caller, s.own(), client, read)})
 	return httplimit.Middleware(unused, all...)
 }
 

@@ -14,7 +14,6 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
-	"github.com/rratelimiter/rratelimiter/rules/internal/ruleset"
 )
 
 // rated returns a file that states the rate of a Redisson limiter.
@@ -83,7 +82,7 @@ func TestRates_RedisHangs_FileIsInForceAtOnce(t *testing.T) {
 		for _, rate := range []string{"6/s", "7/s", "8/s"} {
 			p.put(rated(rate))
 			sleepAndWait(2 * time.Second)
-			assert.Equal(t, rate, fmt.Sprintf("%d/s", (*ruleset.Set)(p.set).File().Rates()[0].Rate.Permits))
+			assert.Equal(t, rate, fmt.Sprintf("%d/s", p.set.File().Rates[0].Rate.Permits))
 		}
 		f.Latency.Store(0)
 		sleepAndWait(2 * time.Hour) // replies under way arrive

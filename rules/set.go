@@ -13,7 +13,9 @@ import (
 
 // Set is the rules of a file. A Set of [Watch] changes with its file; Sets of [Parse] and [Load]
 // never change. The zero Set has no rules. A Set is safe for concurrent use.
-type Set ruleset.Set
+type Set ruleset.Set // without its methods, which are for grpcrules
+
+func (s *Set) own() *ruleset.Set { return (*ruleset.Set)(s) }
 
 // Parse parses rules in YAML or JSON. The name appears in errors. An error has a line for each problem,
 // at most 20, in the form of compiler errors: rules.yaml:12:7: rules[3].limits[0].rate: and the reason.
@@ -23,7 +25,7 @@ func Parse(name string, data []byte) (*Set, error) {
 		return nil, rulefile.Join(problems...)
 	}
 	set := new(Set)
-	(*ruleset.Set)(set).Replace(file)
+	set.own().Replace(file)
 	return set, nil
 }
 
@@ -38,11 +40,11 @@ func Load(path string) (*Set, error) {
 }
 
 // Len returns the number of rules.
-func (s *Set) Len() int { return len((*ruleset.Set)(s).File().Names()) }
+func (s *Set) Len() int { return len(s.own().File().Names()) }
 
 // Warnings describes what in the rules is valid, but never applies, may let requests pass against their intent,
 // or lacks what HTTP requires. Each begins with the line of the file.
-func (s *Set) Warnings() []string { return (*ruleset.Set)(s).File().Warnings() }
+func (s *Set) Warnings() []string { return s.own().File().Warnings() }
 
 // SetRates sets the rates that the file states for Redisson limiters, so that Java programs use
 // them too. A limiter that has the rate already is not changed. A limiter with another rate keeps
@@ -52,7 +54,7 @@ func (s *Set) Warnings() []string { return (*ruleset.Set)(s).File().Warnings() }
 // If one limiter fails, the others are set nevertheless. All errors are returned together.
 func (s *Set) SetRates(ctx context.Context, client *rratelimiter.Client) error {
 	var failed []error
-	for _, stated := range (*ruleset.Set)(s).File().Rates() {
+	for _, stated := range s.own().File().Rates {
 		if err := setRate(ctx, client.Limiter(stated.Limiter), stated.Rate); err != nil {
 			failed = append(failed, fmt.Errorf("rules: the rate of %q, of the rule %q: %w", stated.Limiter, stated.Rule, err))
 		}

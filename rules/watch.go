@@ -64,7 +64,7 @@ func Watch(ctx context.Context, path string, opts ...WatchOption) (*Set, error) 
 	err := w.setRates(ctx)
 	go w.followRates(ctx, err) // not in Watch itself: its caller may not listen yet
 	go yamlfile.Follow(ctx, &w.files)
-	return w.set, nil
+	return (*Set)(w.set), nil
 }
 
 const pollInterval = 15 * time.Second
@@ -74,7 +74,7 @@ type watch struct {
 	client   *rratelimiter.Client
 	onReload func(error)
 
-	set        *Set
+	set        *ruleset.Set
 	checked    chan bool   // the file is read, and its rates may be due
 	ratesDue   atomic.Bool // rates are to be set
 	calls      sync.Mutex  // of onReload
@@ -83,7 +83,7 @@ type watch struct {
 }
 
 func newWatch(path string, opts []WatchOption) *watch {
-	w := &watch{set: new(Set), checked: make(chan bool, 1)}
+	w := &watch{set: new(ruleset.Set), checked: make(chan bool, 1)}
 	w.files = rulefile.Watcher{Path: path, Every: pollInterval, Apply: w.apply}
 	w.files.Report = func(err error, signaled bool) { // new rules, and each problem once
 		w.report(&w.lastError, err, err == nil || signaled)
@@ -110,8 +110,8 @@ func (w *watch) apply(sources []rulefile.Source, problem *rulefile.Problem) erro
 	if len(problems) > 0 {
 		return rulefile.Join(problems...)
 	}
-	(*ruleset.Set)(w.set).Replace(file)
-	w.ratesDue.Store(len(file.Rates()) > 0)
+	w.set.Replace(file)
+	w.ratesDue.Store(len(file.Rates) > 0)
 	return nil
 }
 
@@ -154,7 +154,7 @@ func (w *watch) setRates(ctx context.Context) error {
 	}
 	limited, end := context.WithTimeout(ctx, ratesTimeout)
 	defer end()
-	err := w.set.SetRates(limited, w.client)
+	err := (*Set)(w.set).SetRates(limited, w.client)
 	if ctx.Err() != nil {
 		return nil
 	}

@@ -22,10 +22,9 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 	"github.com/rratelimiter/rratelimiter/limit"
-	"github.com/rratelimiter/rratelimiter/rules/internal/ruleset"
 )
 
-func namesOf(s *Set) []string { return (*ruleset.Set)(s).File().Names() }
+func namesOf(s *Set) []string { return s.own().File().Names() }
 
 func write(t testing.TB, path, text string) {
 	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
@@ -114,7 +113,7 @@ func TestOnReload_BrokenFile_IsReportedOnce(t *testing.T) {
 			p.put(tt.text)
 			sleepAndWait(time.Minute)
 			assert.Len(t, p.reported(), tt.reports, "%d", i)
-			assert.Equal(t, []string{tt.name}, namesOf(p.set))
+			assert.Equal(t, []string{tt.name}, namesOf((*Set)(p.set)))
 		}
 	})
 }
@@ -132,7 +131,7 @@ func TestReload_Signal_ReadsTheFileAtOnce(t *testing.T) {
 			require.Len(t, p.reported(), i+1)
 			assert.Equal(t, text == "rules: 5", p.reported()[i] != nil)
 		}
-		assert.Equal(t, []string{"c"}, namesOf(p.set))
+		assert.Equal(t, []string{"c"}, namesOf((*Set)(p.set)))
 		sleepAndWait(time.Minute)
 		assert.Len(t, p.reported(), 5)
 		close(signals)
@@ -141,7 +140,7 @@ func TestReload_Signal_ReadsTheFileAtOnce(t *testing.T) {
 
 // reload puts another text in force.
 func reload(f *redistest.Fixture, set *Set, text string) {
-	(*ruleset.Set)(set).Replace((*ruleset.Set)(parsed(f, text)).File())
+	set.own().Replace(parsed(f, text).own().File())
 }
 
 // The rule has another position in the new file.

@@ -64,7 +64,7 @@ func byFile(interceptor string, set *rules.Set, client *rratelimiter.Client,
 
 // requestOf returns a call as rules read it.
 func requestOf(file *ruleset.File, c call) *ruleset.Request {
-	address, method := grpclimit.Address(file.Address()), c.Call.Method
+	address, method := grpclimit.Address(file.Address), c.Call.Method
 	if !strings.HasPrefix(method, "/") { // some servers accept such a method
 		method = "/" + method
 	}
@@ -72,7 +72,7 @@ func requestOf(file *ruleset.File, c call) *ruleset.Request {
 		Method: method, Length: -1,
 		Headers: sync.OnceValue(func() http.Header { return headersOf(c.In) }),
 		Client:  sync.OnceValues(func() (netip.Addr, error) { return address.Client(c.In) }), // many rules may need it
-		Address: file.Address(),
+		Address: file.Address,
 	}
 	if message, ok := c.Call.Message.(proto.Message); ok {
 		r.Length = int64(proto.Size(message))

@@ -108,7 +108,7 @@ func newServer(s guardtest.Settings) guardtest.Server {
 			}
 			return guardtest.Reply{Status: http.StatusOK}
 		}
-		reply = guardtest.Reply{Status: http.StatusServiceUnavailable, RetryAfter: v.Settings.Spread.Add(v.Answer.RetryAfter())}
+		reply.Status, reply.RetryAfter = http.StatusServiceUnavailable, v.Settings.Spread.Add(v.Answer.RetryAfter())
 		switch v.Answer.Result {
 		case limit.Rejected:
 			reply.Status, reply.Text = http.StatusTooManyRequests, fmt.Sprintf("%q", v.Answer.Violated)

@@ -231,7 +231,8 @@ func (q *quotas) ofLocked(name string) *quota {
 
 // isCounted reports whether it is known what the grant of a request left.
 func (v *Visit[R]) isCounted() bool {
-	return v != nil && v.Answer.Result == limit.Acquired && !v.Answer.Local && v.Description != nil && v.Answer.Decision.Limit > 0
+	return v != nil && v.Description != nil &&
+		v.Answer.Result == limit.Acquired && !v.Answer.Local && v.Answer.Decision.Limit > 0
 }
 
 // Granted notes what a grant left, for Follow.

@@ -202,15 +202,12 @@ func (b *breaker) recordAnswer(ctx context.Context, l limit.Joinable) {
 	}
 }
 
-// recordUp records that Redis has granted a call of a limiter.
-func (b *breaker) recordUp(l limit.Joinable) {
-	b.lastAnswer.Store(b.now())
-	if b.isDown() {
-		moved := b.moved(l)
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		b.changeLocked(nodeUp, moved)
-	}
+// endOutage ends an outage, since Redis has granted a call of a limiter.
+func (b *breaker) endOutage(l limit.Joinable) {
+	moved := b.moved(l)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.changeLocked(nodeUp, moved)
 }
 
 // moved returns a movedError if an answer to a call of a limiter was that of another node, to which its calls

@@ -98,6 +98,8 @@ func TestIsMistake_OnlyErrorsOfTheProgram(t *testing.T) {
 
 // An answer and a failure come together, in either order.
 func TestBreaker_AnswerDuringAFailure_IsNoOutage(t *testing.T) {
+	var granted Answer
+	granted.Decision.Allowed = true
 	var down int
 	for range 1000 {
 		b := New(time.Hour, nil).breakerOf(nil)
@@ -107,7 +109,7 @@ func TestBreaker_AnswerDuringAFailure_IsNoOutage(t *testing.T) {
 		for range 10 {
 			runtime.Gosched() // it mostly waits by then
 		}
-		b.recordUp(nil)
+		b.answered(t.Context(), nil, granted)
 		b.mu.Unlock()
 		both.Wait()
 		if b.isDown() {

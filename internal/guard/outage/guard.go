@@ -218,22 +218,19 @@ func (g *Guard) try(ctx context.Context, d Demand) Answer {
 	if b.isDown() && !b.allows(ctx, d.Limiter) {
 		return g.withoutRedis(d, b.notSent(d.Limiter))
 	}
-	a, err := g.take(ctx, d)
+	// A request that waits without a bound joins the queue at once, for a deadline, and so overtakes no other.
+	limited, wait := ctx, g.Deadline()
+	if d.Wait != inside.Forever || d.MaxWaiting > 0 {
+		var stop context.CancelFunc
+		limited, stop = context.WithTimeout(ctx, wait)
+		defer stop()
+		wait = 0
+	}
+	a, err := d.call(limited, wait)
 	if err != nil {
 		return g.afterError(ctx, b, d, a, err)
 	}
 	return b.answered(ctx, d.Limiter, a)
-}
-
-// take takes permits with one call. A request that waits without a bound joins the queue of its limiter
-// at once, for a deadline, and so overtakes no other.
-func (g *Guard) take(ctx context.Context, d Demand) (Answer, error) {
-	if d.Wait == inside.Forever && d.MaxWaiting == 0 {
-		return d.call(ctx, g.Deadline())
-	}
-	ctx, stop := context.WithTimeout(ctx, g.Deadline())
-	defer stop()
-	return d.call(ctx, 0)
 }
 
 // call asks the limiter once, or waits in its queue for at most a time, or inside.Forever.
@@ -299,14 +296,17 @@ func (g *Guard) waitInQueue(ctx context.Context, d Demand, denied Answer, most t
 // answered records the answer to a request, and sets its result.
 func (b *breaker) answered(ctx context.Context, l limit.Joinable, a Answer) Answer {
 	if a.Decision.Allowed {
-		if a.Result = limit.Acquired; !a.fromMemory {
+		if a.Result = limit.Acquired; a.fromMemory {
+			return a
+		}
+		if b.lastAnswer.Store(b.now()); b.isDown() {
 			reported := false
 			defer func() { // a callback may panic, and then the caller does not get the answer
 				if !reported {
 					a.Receipt.Hold.Return()
 				}
 			}()
-			b.recordUp(l)
+			b.endOutage(l)
 			reported = true
 		}
 		return a

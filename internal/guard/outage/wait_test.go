@@ -72,7 +72,8 @@ func waits(err error) *fake.Limiter {
 
 // The numbers of the decision are unknown.
 func TestGuard_PermitsAfterAWait_AreGranted(t *testing.T) {
-	a := withMode(limit.Closed, deadline, nil).Decide(t.Context(), Demand{Limiter: waits(nil), Permits: 1, Wait: inside.Forever})
+	d := Demand{Limiter: waits(nil), Permits: 1, Wait: inside.Forever}
+	a := withMode(limit.Closed, deadline, nil).Decide(t.Context(), d)
 	want := Answered(limit.Acquired, nil)
 	want.Decision.Allowed, want.Receipt.Permits = true, 1
 	assert.Equal(t, want, a)

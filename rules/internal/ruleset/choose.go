@@ -223,8 +223,8 @@ func (v *version) callsOf(r *Request) []call {
 	file := v.file
 	rules, path := &file.grpc, &httptarget.Path{Text: r.Method}
 	if r.path != nil {
-		if err := file.unreadable(r); err != nil {
-			return []call{{Choice: gate.Choice{Settings: v.refusal, Err: err}}}
+		if r.unreadable != nil {
+			return []call{{Choice: gate.Choice{Settings: v.refusal, Err: r.unreadable}}}
 		}
 		rules, path = &file.http, r.path
 	}
@@ -235,7 +235,7 @@ func (v *version) callsOf(r *Request) []call {
 	var all []call
 	for _, segments := range readings {
 		for _, m := range rules.find(r, segments, file.all) {
-			if chosen := &v.rules[m.rule]; !chosen.skip.skips(r, readings) {
+			if chosen := &v.rules[m.rule]; chosen.skip == nil || !chosen.skip.skips(r, readings) {
 				all = v.appendRule(all, chosen, r, segments, m)
 			}
 		}
@@ -244,19 +244,6 @@ func (v *version) callsOf(r *Request) []call {
 		return all
 	}
 	return v.joinAdjacent(all)
-}
-
-// unreadable returns why the file cannot read a request, or nil.
-func (f *File) unreadable(r *Request) error {
-	switch {
-	case r.invalid != nil && (f.usesPaths || f.usesQueries):
-		return r.invalid
-	case r.noPath != nil && f.usesPaths:
-		return r.noPath
-	case r.noHost != nil && f.usesHosts:
-		return r.noHost
-	}
-	return nil
 }
 
 // appendRule adds the calls of a rule: one, if its limiters share a slot. A rule has them once for each key.
@@ -275,7 +262,9 @@ func (v *version) appendRule(all []call, r *compiledRule, request *Request, segm
 			c.Permits, c.Err = 0, err
 			return append(all, c)
 		}
-		c.key, chosen = key, r.limitersOf(key, exact)
+		if c.key = key; len(r.overrides) > 0 {
+			chosen = r.limitersOf(key, exact)
+		}
 	}
 	if slices.ContainsFunc(all, func(other call) bool { return other.isOf(r.rule, c.key) }) {
 		return all

@@ -22,15 +22,15 @@ func (f *File) HTTP(r *http.Request) *Request {
 		Query:   r.URL.RawQuery,
 		Headers: func() http.Header { return r.Header },
 		Trailer: r.Trailer,
-		Client:  sync.OnceValues(func() (netip.Addr, error) { return f.address.Client(r) }), // many rules may need it
-		Address: f.address,
+		Client:  sync.OnceValues(func() (netip.Addr, error) { return f.Address.Client(r) }), // many rules may need it
+		Address: f.Address,
 	}
 	path, err := httptarget.ReadURL(r.URL, f.allowSlashes)
-	if request.path = &path; err != nil {
-		request.noPath = identity.Invalidf("rules: %v", err)
-	}
-	if strings.Contains(r.URL.RawQuery, "#") || strings.Contains(r.URL.RawPath, "#") {
-		request.invalid = errFragment
+	switch request.path = &path; {
+	case (f.usesPaths || f.usesQueries) && (strings.Contains(r.URL.RawQuery, "#") || strings.Contains(r.URL.RawPath, "#")):
+		request.unreadable = errFragment
+	case f.usesPaths && err != nil:
+		request.unreadable = identity.Invalidf("rules: %v", err)
 	}
 	request.setMethod(r.Method)
 	request.addHost(r.Host)
@@ -53,29 +53,29 @@ func (f *File) Forwarded(r *http.Request) *Request {
 		o.addHost(host)
 	}
 	uri, err := f.uriOf(r)
-	if o.Query, o.invalid = uri.query, nil; strings.Contains(uri.path+uri.query, "#") {
-		o.invalid = errFragment
-	}
 	if uri.host != "" {
 		o.addHost(uri.host)
 	}
-	switch {
-	case errors.Is(err, limit.ErrInvalidRequest):
-		o.noHost = err
-	case len(o.Hosts) == 0:
-		o.noHost = fmt.Errorf("rules: the proxy sent no header %s with the host", f.forwarded.HostHeader)
-	}
-	if *o.path, o.noPath = (httptarget.Path{}), err; err == nil {
+	invalidHost := errors.Is(err, limit.ErrInvalidRequest)
+	if o.Query, *o.path = uri.query, (httptarget.Path{}); err == nil {
 		if *o.path, err = httptarget.ReadPath(uri.path, f.allowSlashes); err != nil {
-			o.noPath = identity.Invalidf("rules: the path %q: %v", rulefile.Clip(uri.path), err)
+			err = identity.Invalidf("rules: the path %q: %v", rulefile.Clip(uri.path), err)
 		}
+	}
+	switch o.unreadable = nil; {
+	case (f.usesPaths || f.usesQueries) && strings.Contains(uri.path+uri.query, "#"):
+		o.unreadable = errFragment
+	case err != nil && (f.usesPaths || f.usesHosts && invalidHost):
+		o.unreadable = err
+	case f.usesHosts && len(o.Hosts) == 0:
+		o.unreadable = fmt.Errorf("rules: the proxy sent no header %s with the host", f.forwarded.HostHeader)
 	}
 	o.Length = -1 // the proxy sends no body
 	o.Client = sync.OnceValues(func() (netip.Addr, error) {
-		if peer, err := identity.ParseAddr(r.RemoteAddr); err == nil && !identity.Contains(f.address.Trusted, peer) {
+		if peer, err := identity.ParseAddr(r.RemoteAddr); err == nil && !identity.Contains(f.Address.Trusted, peer) {
 			return netip.Addr{}, fmt.Errorf("rules: the proxy %v is not trusted: add it to address.trusted", peer)
 		}
-		return f.address.Client(r)
+		return f.Address.Client(r)
 	})
 	return o
 }

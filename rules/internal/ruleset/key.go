@@ -96,7 +96,10 @@ func (d *decoder) overrideKey(n *rulefile.Node, parts []keyPart, conditions []*c
 		d.Fail(n, "%d parts, want %d, as the rule's key has", len(texts), len(parts))
 		return "", false
 	}
-	return keyOfTexts(texts), true
+	if len(texts) == 1 {
+		return texts[0], true
+	}
+	return identity.Join(texts...), true
 }
 
 // overridePart decodes a part of an override's key. It reports a key that no request has.
@@ -165,6 +168,12 @@ func (d *decoder) keyOfAddress(addr netip.Addr) string {
 // keyOf returns the key of a request that meets a condition, and whether all its parts were sent in
 // this spelling.
 func keyOf(parts []keyPart, r *Request, segments []string, c *condition) (key string, exact bool, err error) {
+	if len(parts) == 1 {
+		if key, exact, err = parts[0].textOf(r, segments, c); err != nil {
+			return "", false, err
+		}
+		return key, exact, nil
+	}
 	texts := make([]string, len(parts))
 	exact = true
 	for i, p := range parts {
@@ -174,14 +183,7 @@ func keyOf(parts []keyPart, r *Request, segments []string, c *condition) (key st
 		}
 		exact = exact && as
 	}
-	return keyOfTexts(texts), exact, nil
-}
-
-func keyOfTexts(texts []string) string {
-	if len(texts) == 1 {
-		return texts[0]
-	}
-	return identity.Join(texts...)
+	return identity.Join(texts...), exact, nil
 }
 
 // textOf returns the part of a request's key, and whether it was sent in this spelling.

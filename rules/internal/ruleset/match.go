@@ -70,7 +70,8 @@ func (m *matcher) find(request *Request, segments []string, all bool) []match {
 		switch {
 		case last != nil && !sameRule && !all && last.exact:
 			return found
-		case sameRule && last.unknown == nil && last.exact || !e.condition.matches(request.Hosts, segments):
+		case sameRule && last.unknown == nil && last.exact || !e.condition.hasPath(segments),
+			e.condition.host != "" && !slices.Contains(request.Hosts, e.condition.host):
 			continue
 		}
 		accepts, exact, err := e.condition.accepts(request)
@@ -220,10 +221,6 @@ func segmentsOf(path string) []string {
 		}
 	}
 	return segments
-}
-
-func (p *pattern) matches(hosts, segments []string) bool {
-	return (p.host == "" || slices.Contains(hosts, p.host)) && p.hasPath(segments)
 }
 
 func (p *pattern) hasPath(segments []string) bool {

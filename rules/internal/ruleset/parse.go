@@ -40,8 +40,8 @@ func (d *decoder) document(f *File) {
 	f.settings = file.fileSettings
 	f.all = d.OneOf(file.Match, "first", "all") == "all"
 	f.allowSlashes = d.OneOf(file.EscapedSlashes, "refuse", "allow") == "allow"
-	f.address = d.head(file.Domain, file.Address)
-	d.allowSlashes, d.address = f.allowSlashes, f.address
+	f.Address = d.head(file.Domain, file.Address)
+	d.allowSlashes, d.address = f.allowSlashes, f.Address
 	f.forwarded = forwardedHeaders{"X-Forwarded-Method", "X-Forwarded-Host", "X-Forwarded-Uri"}
 	d.Fields(file.ForwardAuth, &f.forwarded)
 	defaults := new(defaultsFile)
@@ -138,7 +138,7 @@ func (d *decoder) checkRates(f *File) {
 				case limiter.rate == nil:
 				case before == nil:
 					stated[limiter.name] = limiter.rate
-					f.rates = append(f.rates, StatedRate{limiter.name, *limiter.rate, r.name})
+					f.Rates = append(f.Rates, StatedRate{limiter.name, *limiter.rate, r.name})
 				case *before != *limiter.rate:
 					reason := fmt.Sprintf("the rule %q states another rate for the limiter %q than a rule before it: state it once",
 						r.name, limiter.name)
@@ -155,10 +155,11 @@ func (d *decoder) checkRates(f *File) {
 
 // File is a decoded file of rules. It is immutable.
 type File struct {
+	Rates   []StatedRate // of Redisson limiters, that the file states
+	Address httplimit.Address
+
 	rules     []*rule
-	rates     []StatedRate
 	settings  fileSettings
-	address   httplimit.Address
 	forwarded forwardedHeaders
 	all       bool // all rules that match decide, not only the first
 
@@ -180,16 +181,10 @@ func (f *File) Names() []string {
 	return names
 }
 
-// Rates returns the rates that the file states for Redisson limiters.
-func (f *File) Rates() []StatedRate { return f.rates }
-
-// Address returns the address settings of the file.
-func (f *File) Address() httplimit.Address { return f.address }
-
 func (f *File) build() {
 	for i, r := range f.rules {
 		enforced, bans := !r.settings.Shadow, r.onlyBans()
-		f.usesPaths = f.usesPaths || enforced && len(r.skip.paths) > 0
+		f.usesPaths = f.usesPaths || enforced && r.skip != nil && len(r.skip.paths) > 0
 		f.usesQueries = f.usesQueries ||
 			enforced && slices.ContainsFunc(r.key, func(p keyPart) bool { return p.kind == partQuery })
 		for _, c := range r.conditions {
@@ -222,7 +217,7 @@ type rule struct {
 	overrides  map[string]*limits // by key
 	settings   settings
 	cost       cost
-	skip       skip
+	skip       *skip // nil if it skips nothing
 }
 
 func (r *rule) allLimits() []*limits {

@@ -236,14 +236,17 @@ type skip struct {
 	methods []method
 }
 
-func (d *decoder) skip(n *rulefile.Node) skip {
+func (d *decoder) skip(n *rulefile.Node) *skip {
+	if n == nil {
+		return nil
+	}
 	const want = "a text, a path like /health or /static/"
 	var file struct {
 		Ranges         clientRanges
 		Paths, Methods *rulefile.Node
 	}
 	d.Fields(n, &file)
-	s := skip{ranges: file.Ranges, methods: rulefile.ListOf[method](&d.Decoder, file.Methods)}
+	s := &skip{ranges: file.Ranges, methods: rulefile.ListOf[method](&d.Decoder, file.Methods)}
 	d.Texts(file.Paths, want, func(n *rulefile.Node, text string) {
 		p, ok := d.parsePattern(n, "path", text)
 		if ok && (p.method != "" || p.host != "") {

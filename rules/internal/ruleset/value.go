@@ -23,9 +23,7 @@ type Request struct {
 	Length  int64                      // of the body, -1 if unknown
 
 	path        *httptarget.Path // its interpretations; nil for a call of gRPC, whose path is its method
-	noPath      error            // why there are none
-	invalid     error            // why servers read the path or the query in several ways
-	noHost      error            // why the host is unknown
+	unreadable  error            // why the rules cannot read the request; nil if they can
 	otherMethod bool             // the method was sent in another spelling
 	otherHost   bool             // a host was
 	fields      *httptarget.Fields
