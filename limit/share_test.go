@@ -344,6 +344,17 @@ func TestAcquire_ClientWantsLess_GetsAllOfIt(t *testing.T) {
 	}
 }
 
+// TestAcquire_OneCallerAsksForMuch_GetsItsShare: between its calls, its Client has no waiter, and none of what it has got
+// is forgotten.
+func TestAcquire_OneCallerAsksForMuch_GetsItsShare(t *testing.T) {
+	t.Parallel()
+	redistest.Run(t, func(t *testing.T, f *redistest.Fixture) {
+		test, d := limited(40, LeakyBucket{20, 40, time.Second}), forSeconds(10, 60)
+		sites := []site{{}, {callers: 1, permits: 20, trip: 20 * time.Millisecond}}
+		assertShares(t, shares(t, f, d, test.open, sites...), test.rate*d.Seconds(), 0.95, fmt.Sprintf("%+v", sites))
+	})
+}
+
 // Limiters of one name with other permits, as in docs/choosing.md, "Background work": what one may not take is not held
 // for it.
 func TestAcquire_LimiterWithLessPermitsWaits_QuotaIsUsed(t *testing.T) {

@@ -9,13 +9,15 @@
 --   2. It may take more if those that got less than it want less than is open.
 --   3. What it may not take is held for the rival: until the call of that is due, and for five permits or longer. Then
 --      the Client asks again.
--- An absent Client that returns is ahead by lead at most, since the scores may have begun at 0 again. A Client without
--- a score is new. It begins as if it had got its part of lead more than the rival. So Clients that come and go get no
--- more than those that stay.
+-- An absent Client that returns is ahead by the permits of a second and 8 more at most, since the scores may have begun
+-- at 0 again. By less it would be forgiven a large request: while a Client has no other waiter, it is absent. A Client
+-- without a score is new. It begins as if it had got its part of lead more than the rival. So Clients that come and go
+-- get no more than those that stay.
 --
 -- The numbers:
 --   4 leads and 8   A Client that got less than the rival makes up for the permits of a second and 8 more. Else it
---                   would take everything after a long pause. 8 is for slow rates, whose lead is 1.
+--                   would take everything after a long pause. 8 is for slow rates, whose lead is 1. An absent one
+--                   is ahead by as much.
 --   8 Clients       A call reads what so many want of those that got less. If there are as many, they are taken to
 --                   want all that is open. So is one that wants 1023 or more.
 --   2048000         The fraction of "<id>!" in microseconds.
@@ -36,7 +38,7 @@ local own, held, slow = stays and floor(known) or 0, 0, 0
 if rival and (open > 0 or not stays) then
   local clients = (tonumber(redis.pcall('ZCOUNT', waiters, '0', '(549755813888')) or 1) + (stays and 0 or 1)
   if not stays then
-    own = known and min(known - 1e14, least + lead) or least + (lead > 1 and ceil(lead / clients) or 0)
+    own = known and min(known - 1e14, least + 4 * lead + 8) or least + (lead > 1 and ceil(lead / clients) or 0)
   end
   own = max(own, least - 4 * lead - 8)
   local share, asked = least - own + ceil((lead + open) / clients), min(total, open)

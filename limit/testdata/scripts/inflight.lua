@@ -297,7 +297,7 @@ local fmod = math.fmod
 if rival and (open > 0 or not stays) then
   local clients = (tonumber(redis.pcall('ZCOUNT', waiters, '0', '(549755813888')) or 1) + (stays and 0 or 1)
   if not stays then
-    own = known and min(known - 1e14, least + lead) or least + (lead > 1 and ceil(lead / clients) or 0)
+    own = known and min(known - 1e14, least + 4 * lead + 8) or least + (lead > 1 and ceil(lead / clients) or 0)
   end
   own = max(own, least - 4 * lead - 8)
   local share, asked = least - own + ceil((lead + open) / clients), min(total, open)
