@@ -105,7 +105,7 @@ func newRefusal(v *visit) *refusal {
 func quotaFailure(v *visit) []*anypb.Any {
 	f := new(errdetails.QuotaFailure)
 	for _, i := range v.Description.Denying(&v.Answer.Outcome) {
-		of := v.Description.Of(i)
+		of := v.Description.Policy(i)
 		quota := v.Answer.Decision.Limit
 		if i < len(v.Answer.Each) {
 			quota = v.Answer.Each[i].Limit

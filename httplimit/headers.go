@@ -74,7 +74,7 @@ func setFields(h http.Header, style HeaderStyle, v *visit, keeps bool, used map[
 	case v.Answer.Result != limit.Acquired && v.Answer.Result != limit.Rejected:
 	case style == Draft11:
 		if used != nil {
-			v.Description = v.Description.Distinct(max(1, len(v.Answer.Each)), used)
+			v.Description = v.Description.WithDistinctNames(max(1, len(v.Answer.Each)), used)
 		}
 		setDraft(h, v)
 	case style == ThreeHeaders:
@@ -95,7 +95,7 @@ func setFields(h http.Header, style HeaderStyle, v *visit, keeps bool, used map[
 // There, r is the remaining permits, and t the seconds during which they do not grow. A t that is unknown or below a
 // second is left out. No t is later than Retry-After.
 func setDraft(h http.Header, v *visit) {
-	d, single, share, n := v.Description, v.Description.Single(v.Answer.Decision), 0.0, max(1, len(v.Answer.Each))
+	d, single, share, n := v.Description, v.Description.IndexOf(v.Answer.Decision), 0.0, max(1, len(v.Answer.Each))
 	hasNumbers := v.Answer.Decision.Limit > 0
 	if !hasNumbers && (v.Answer.Local || v.Answer.Each != nil || len(d.Policies) == 0) {
 		return
@@ -107,7 +107,7 @@ func setDraft(h http.Header, v *visit) {
 	}
 	policies, limits := make([]byte, 0, 64), make([]byte, 0, 64)
 	for i := range n {
-		of, one, decided := d.Of(i), v.Answer.Decision, hasNumbers && i == single
+		of, one, decided := d.Policy(i), v.Answer.Decision, hasNumbers && i == single
 		if v.Answer.Each != nil {
 			one, decided = v.Answer.Each[i], true
 		}
@@ -182,7 +182,7 @@ func setNumber(h http.Header, name string, n int64) { h[name] = []string{strconv
 func rateOf(v *visit) (d rratelimiter.Decision, denied bool) {
 	d, denied = v.Answer.Decision, v.Answer.Result == limit.Rejected
 	if len(v.Answer.Each) == 0 {
-		if v.Description.Of(v.Description.Single(d)).Refill == policy.Held {
+		if v.Description.Policy(v.Description.IndexOf(d)).Refill == policy.Held {
 			d.Limit = 0
 		}
 		return d, denied
@@ -190,7 +190,7 @@ func rateOf(v *visit) (d rratelimiter.Decision, denied bool) {
 	var rates []rratelimiter.Decision
 	held := false
 	for i, one := range v.Answer.Each {
-		if v.Description.Of(i).Refill == policy.Held {
+		if v.Description.Policy(i).Refill == policy.Held {
 			held = true
 		} else if one.Limit > 0 || !one.Allowed {
 			rates = append(rates, one)
@@ -202,7 +202,7 @@ func rateOf(v *visit) (d rratelimiter.Decision, denied bool) {
 	case len(rates) == 0:
 		return rratelimiter.Decision{}, denied
 	}
-	d = rates[outage.Shown(rates)]
+	d = rates[outage.MostRestrictive(rates)]
 	return d, denied && !d.Allowed
 }
 

@@ -78,7 +78,7 @@ func (s *Server) decideAll(ctx context.Context, d *domain, all []descriptor) err
 			return invalidf("the descriptors have more than %d limits to evaluate", maxLimits)
 		}
 		desc.member = desc.open(s.config.Client)
-		lanes = place(lanes, desc, s.slotOf(desc.name))
+		lanes = assign(lanes, desc, s.slotOf(desc.name))
 	}
 	for i := range all {
 		if desc := &all[i]; desc.over && desc.enforced(s.config.Quota) {
@@ -156,7 +156,7 @@ func (s *Server) headersOf(all []descriptor) []*core.HeaderValue {
 	if len(statuses) == 0 || s.config.Shadow {
 		return nil
 	}
-	one := statuses[outage.Shown(each)]
+	one := statuses[outage.MostRestrictive(each)]
 	return []*core.HeaderValue{
 		{Key: "RateLimit-Limit", Value: strconv.FormatUint(uint64(one.GetCurrentLimit().GetRequestsPerUnit()), 10)},
 		{Key: "RateLimit-Remaining", Value: strconv.FormatUint(uint64(one.GetLimitRemaining()), 10)},

@@ -203,8 +203,8 @@ type lane struct {
 	err     error
 }
 
-// place adds a descriptor to the joint lane of its slot, or to a lane of its own.
-func place(lanes []*lane, desc *descriptor, slot string) []*lane {
+// assign adds a descriptor to the joint lane of its slot, or to a lane of its own.
+func assign(lanes []*lane, desc *descriptor, slot string) []*lane {
 	var own *lane
 	follows := false
 	for _, l := range lanes {

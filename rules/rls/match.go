@@ -93,12 +93,12 @@ func (d *domain) resolve(request *ratelimit.RateLimitRequest, all []descriptor) 
 	slices.Sort(replaced)
 	replaced = slices.Compact(replaced) // a request may have many descriptors
 	for i := range all {
-		all[i].drop(replaced)
+		all[i].dropReplaced(replaced)
 	}
 	return nil
 }
 
-func (desc *descriptor) drop(replaced []string) {
+func (desc *descriptor) dropReplaced(replaced []string) {
 	isReplaced := func(one *rateLimit) bool {
 		return one.name != "" && !one.unlimited && slices.Contains(replaced, one.name)
 	}
@@ -187,7 +187,7 @@ func (desc *descriptor) conclude(each []rratelimiter.Decision, permits, notTaken
 			own.Remaining = min(own.Remaining+int64(notTaken), max(own.Remaining, own.Limit))
 		}
 	}
-	shown := outage.Shown(each)
+	shown := outage.MostRestrictive(each)
 	desc.setStatus(desc.limits[shown], each[shown])
 }
 

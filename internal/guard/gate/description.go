@@ -43,11 +43,11 @@ func Describe(policies ...limit.Policy) *Description {
 	return d
 }
 
-// Distinct returns the description of at least n policies with names that are not used, and adds these.
-func (d *Description) Distinct(n int, used map[string]bool) *Description {
+// WithDistinctNames returns the description of at least n policies with names that are not used, and adds these.
+func (d *Description) WithDistinctNames(n int, used map[string]bool) *Description {
 	distinct := &Description{Policies: d.Policies}
 	for i := range max(n, len(d.kinds)) {
-		of := *d.Of(i)
+		of := *d.Policy(i)
 		of.Shown = unused(of.Shown, used)
 		used[of.Shown] = true
 		distinct.kinds = append(distinct.kinds, of)
@@ -64,8 +64,8 @@ func unused(name string, used map[string]bool) string {
 	return numbered
 }
 
-// Of describes a policy, also one that the description lacks.
-func (d *Description) Of(i int) *policy.Description {
+// Policy describes a policy, also one that the description lacks.
+func (d *Description) Policy(i int) *policy.Description {
 	switch {
 	case i < len(d.kinds):
 		return &d.kinds[i]
@@ -75,9 +75,9 @@ func (d *Description) Of(i int) *policy.Description {
 	return &policy.Description{Shown: unknown + "-" + strconv.Itoa(i+1)}
 }
 
-// Single returns the index of the policy that the decision of a whole limiter is about: one with its
+// IndexOf returns the index of the policy that the decision of a whole limiter is about: one with its
 // limit, or else one of an unknown quota.
-func (d *Description) Single(decision rratelimiter.Decision) int {
+func (d *Description) IndexOf(decision rratelimiter.Decision) int {
 	for _, quota := range []int64{decision.Limit, 0} {
 		if i := slices.IndexFunc(d.kinds, func(of policy.Description) bool { return of.Quota == quota }); i >= 0 {
 			return i
@@ -132,7 +132,7 @@ func (d *Description) Denying(o *limit.Outcome) []int {
 		}
 	}
 	if denying == nil {
-		return []int{d.Single(o.Decision)}
+		return []int{d.IndexOf(o.Decision)}
 	}
 	return denying
 }

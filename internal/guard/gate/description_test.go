@@ -52,10 +52,10 @@ func TestDescription_EachPolicy_HasNameQuotaAndWindow(t *testing.T) {
 	}
 	d := Describe(policies...)
 	for i, c := range cases {
-		of := d.Of(i)
+		of := d.Policy(i)
 		assert.Equal(t, c.want, term{of.Shown, of.Quota, of.Window, of.Refill == policy.Held})
 	}
-	assert.Equal(t, &policy.Description{Shown: "default-20"}, d.Of(19))
-	assert.Equal(t, &policy.Description{Shown: "default"}, Describe().Of(0))
-	assert.Equal(t, &policy.Description{Shown: "default"}, Describe(nil).Of(0))
+	assert.Equal(t, &policy.Description{Shown: "default-20"}, d.Policy(19))
+	assert.Equal(t, &policy.Description{Shown: "default"}, Describe().Policy(0))
+	assert.Equal(t, &policy.Description{Shown: "default"}, Describe(nil).Policy(0))
 }

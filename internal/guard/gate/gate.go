@@ -191,7 +191,7 @@ func (g *Gate[R]) report(v *Visit[R]) {
 	o.Shadow, o.Cost, v.At = v.Settings.Shadow, v.Permits, time.Now()
 	if o.Result == limit.Rejected {
 		for _, i := range v.Description.Denying(o) {
-			o.Violated = append(o.Violated, v.Description.Of(i).Shown)
+			o.Violated = append(o.Violated, v.Description.Policy(i).Shown)
 		}
 	}
 	if g.Report != nil {

@@ -69,6 +69,6 @@ func TestShown_IsTheDecisiveDecision(t *testing.T) {
 		"a grant after a denial":      {[]rratelimiter.Decision{denied(1), granted(0)}, 0},
 		"the longest time to a retry": {[]rratelimiter.Decision{denied(1), granted(0), denied(2)}, 2},
 	} {
-		assert.Equal(t, tt.want, outage.Shown(tt.each), name)
+		assert.Equal(t, tt.want, outage.MostRestrictive(tt.each), name)
 	}
 }

@@ -62,10 +62,10 @@ func (v *Visit[R]) Return() {
 	}
 }
 
-// names has an entry by the name of a limiter, at most maxNames of them. The zero value has none.
-type names[E any] struct {
+// byName has an entry by the name of a limiter, at most maxNames of them. The zero value has none.
+type byName[E any] struct {
 	mu        sync.Mutex
-	byName    map[string]E
+	entries   map[string]E
 	nextSweep time.Time
 }
 
@@ -73,16 +73,16 @@ const maxNames = 1 << 16
 
 // hasRoomLocked reports whether there is room for the entry of a name. It drops those that are over, at most once in a
 // time. The lock is held.
-func (n *names[E]) hasRoomLocked(name string, now time.Time, every time.Duration, isOver func(E) bool) bool {
-	if n.byName == nil {
-		n.byName = make(map[string]E)
+func (n *byName[E]) hasRoomLocked(name string, now time.Time, every time.Duration, isOver func(E) bool) bool {
+	if n.entries == nil {
+		n.entries = make(map[string]E)
 	}
 	if now.After(n.nextSweep) {
 		n.nextSweep = now.Add(every)
-		maps.DeleteFunc(n.byName, func(_ string, one E) bool { return isOver(one) })
+		maps.DeleteFunc(n.entries, func(_ string, one E) bool { return isOver(one) })
 	}
-	_, ok := n.byName[name]
-	return ok || len(n.byName) < maxNames
+	_, ok := n.entries[name]
+	return ok || len(n.entries) < maxNames
 }
 
 // pauseSweep is the time between sweeps of pauses that have ended.
@@ -94,7 +94,7 @@ const longestPause = time.Minute
 
 // pauses are the pauses that servers have asked of outgoing calls. No call with a limiter of a
 // paused name is sent before the pause ends. The zero value has none.
-type pauses struct{ names[pause] }
+type pauses struct{ byName[pause] }
 
 // pause is a pause of a name.
 type pause struct {
@@ -115,8 +115,8 @@ func (p *pauses) add(name string, d time.Duration) (until time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	hasRoom := p.hasRoomLocked(name, now, pauseSweep, func(one pause) bool { return !one.until.After(now) })
-	if hasRoom && !until.Before(p.byName[name].until) {
-		p.byName[name] = pause{until: until}
+	if hasRoom && !until.Before(p.entries[name].until) {
+		p.entries[name] = pause{until: until}
 	}
 	return until
 }
@@ -125,8 +125,8 @@ func (p *pauses) add(name string, d time.Duration) (until time.Time) {
 func (p *pauses) markInRedis(name string, until time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if one, ok := p.byName[name]; ok && one.until.Equal(until) {
-		p.byName[name] = pause{until, true}
+	if one, ok := p.entries[name]; ok && one.until.Equal(until) {
+		p.entries[name] = pause{until, true}
 	}
 }
 
@@ -134,12 +134,12 @@ func (p *pauses) markInRedis(name string, until time.Time) {
 func (p *pauses) left(name string) (rest time.Duration, inRedis bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	one, ok := p.byName[name]
+	one, ok := p.entries[name]
 	if !ok {
 		return 0, false
 	}
 	if rest = time.Until(one.until); rest <= 0 {
-		delete(p.byName, name)
+		delete(p.entries, name)
 	}
 	return max(0, rest), one.inRedis
 }
@@ -167,7 +167,7 @@ func (g *Outgoing[R]) Pause(l limit.Joinable, d time.Duration) {
 	if d <= 0 {
 		return
 	}
-	d = min(d, mostOf(l))
+	d = min(d, longestPauseOf(l))
 	name := l.Name()
 	until := g.pauses.add(name, d)
 	shared, ok := l.(interface {
@@ -185,8 +185,8 @@ func (g *Outgoing[R]) Pause(l limit.Joinable, d time.Duration) {
 	}()
 }
 
-// mostOf returns the longest pause of a limiter by the answer of a server.
-func mostOf(l limit.Joinable) time.Duration {
+// longestPauseOf returns the longest pause of a limiter by the answer of a server.
+func longestPauseOf(l limit.Joinable) time.Duration {
 	most := time.Duration(0)
 	for _, one := range outage.PoliciesOf(l) {
 		if p, ok := policy.Plain(one).(limit.Pause); ok && (most == 0 || p.Most < most) {
@@ -200,7 +200,7 @@ func mostOf(l limit.Joinable) time.Duration {
 }
 
 // quotas follows the counts of providers: by the names of limiters.
-type quotas struct{ names[*quota] }
+type quotas struct{ byName[*quota] }
 
 // quotaFor is how long the count of a name is kept after its last grant or answer. A request that takes longer costs a
 // drain more, and its late answer may count.
@@ -213,17 +213,17 @@ type quota struct {
 	draining bool
 }
 
-// ofLocked returns the entry of a name, nil if there are too many. The lock is held.
-func (q *quotas) ofLocked(name string) *quota {
+// entryLocked returns the entry of a name, nil if there are too many. The lock is held.
+func (q *quotas) entryLocked(name string) *quota {
 	now := time.Now()
 	isOver := func(one *quota) bool { return now.Sub(one.used) >= quotaFor }
 	if !q.hasRoomLocked(name, now, quotaFor, isOver) {
 		return nil
 	}
-	one := q.byName[name]
+	one := q.entries[name]
 	if one == nil {
 		one = &quota{free: math.MaxInt64}
-		q.byName[name] = one
+		q.entries[name] = one
 	}
 	one.used = now
 	return one
@@ -242,7 +242,7 @@ func (g *Outgoing[R]) Granted(v *Visit[R]) {
 	}
 	g.quotas.mu.Lock()
 	defer g.quotas.mu.Unlock()
-	if q := g.quotas.ofLocked(v.Answer.Limiter); q != nil {
+	if q := g.quotas.entryLocked(v.Answer.Limiter); q != nil {
 		q.free = v.Answer.Decision.Remaining
 	}
 }
@@ -268,7 +268,7 @@ func (g *Outgoing[R]) Follow(v *Visit[R], h http.Header) {
 	left += v.returnedIn(age)
 	g.quotas.mu.Lock()
 	defer g.quotas.mu.Unlock()
-	q := g.quotas.ofLocked(v.Answer.Limiter)
+	q := g.quotas.entryLocked(v.Answer.Limiter)
 	if q == nil || v.At.Before(q.answered) {
 		return
 	}

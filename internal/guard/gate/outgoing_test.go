@@ -29,11 +29,11 @@ func TestPauses_ManyNames_AreBounded(t *testing.T) {
 			return rest
 		}
 		p.add("", time.Second)
-		assert.Empty(t, p.byName)
+		assert.Empty(t, p.entries)
 		for i := range maxNames + 1 {
 			p.add(fmt.Sprint(i), time.Second)
 		}
-		assert.Len(t, p.byName, maxNames)
+		assert.Len(t, p.entries, maxNames)
 		assert.Zero(t, left(fmt.Sprint(maxNames)))
 		p.add("0", 2*time.Second)
 		p.add("0", time.Second)
@@ -41,10 +41,10 @@ func TestPauses_ManyNames_AreBounded(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		p.add("another", time.Minute)
 		assert.Equal(t, time.Minute, left("another"), "past pauses make room")
-		assert.Len(t, p.byName, 1)
+		assert.Len(t, p.entries, 1)
 		time.Sleep(time.Minute)
 		assert.Zero(t, left("another"))
-		assert.Empty(t, p.byName)
+		assert.Empty(t, p.entries)
 	})
 }
 
@@ -53,15 +53,15 @@ func TestQuotas_ManyNames_AreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q quotas
 		for i := range maxNames {
-			assert.NotNil(t, q.ofLocked(fmt.Sprint(i)))
+			assert.NotNil(t, q.entryLocked(fmt.Sprint(i)))
 		}
-		assert.Nil(t, q.ofLocked("another"))
+		assert.Nil(t, q.entryLocked("another"))
 		time.Sleep(quotaFor - time.Second)
-		kept := q.ofLocked("0")
+		kept := q.entryLocked("0")
 		time.Sleep(2 * time.Second)
-		assert.NotNil(t, q.ofLocked("another"))
-		assert.Same(t, kept, q.ofLocked("0"))
-		assert.Len(t, q.byName, 2)
+		assert.NotNil(t, q.entryLocked("another"))
+		assert.Same(t, kept, q.entryLocked("0"))
+		assert.Len(t, q.entries, 2)
 	})
 }
 

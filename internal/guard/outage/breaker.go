@@ -96,7 +96,7 @@ type breaker struct {
 	node  node
 	nodes *nodes
 
-	state      atomic.Int32 // only changeLocked sets it
+	state      atomic.Int32 // only setStateLocked sets it
 	lastAnswer atomic.Int64 // its time, 0 for none
 
 	mu          sync.Mutex
@@ -132,10 +132,10 @@ func (b *breaker) isSilent() bool {
 	return last == 0 || b.now()-last >= int64(b.nodes.Deadline())
 }
 
-// changeLocked changes the state. A node that has just answered does not go down. The prober of a node that is not
+// setStateLocked changes the state. A node that has just answered does not go down. The prober of a node that is not
 // up runs. An outage ends the waits, and its begin and end are reported. err began it, or is a movedError.
 // The lock is held.
-func (b *breaker) changeLocked(to int32, err error) {
+func (b *breaker) setStateLocked(to int32, err error) {
 	before := b.state.Swap(to)
 	// A call that is answered records the answer before it reads the state, so one of the two
 	// goroutines sees the other.
@@ -207,7 +207,7 @@ func (b *breaker) endOutage(l limit.Joinable) {
 	moved := b.moved(l)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.changeLocked(nodeUp, moved)
+	b.setStateLocked(nodeUp, moved)
 }
 
 // moved returns a movedError if an answer to a call of a limiter was that of another node, to which its calls
@@ -231,7 +231,7 @@ func (b *breaker) recordError(ctx context.Context, l limit.Joinable, err error) 
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		b.setTargetLocked(ctx, l)
-		b.changeLocked(nodeDown, err)
+		b.setStateLocked(nodeDown, err)
 	}
 }
 
@@ -243,7 +243,7 @@ func (b *breaker) verify(ctx context.Context, l limit.Joinable) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.setTargetLocked(ctx, l)
-	b.changeLocked(max(nodeUnsure, b.state.Load()), nil)
+	b.setStateLocked(max(nodeUnsure, b.state.Load()), nil)
 }
 
 // probeIdle is the time after the latest request during an outage for which a prober continues.
@@ -305,7 +305,7 @@ func (b *breaker) endIfMoved() {
 		return
 	}
 	if now := nodeOf(b.target.limiter, true); now != b.node {
-		b.changeLocked(nodeUp, &movedError{b.node, now})
+		b.setStateLocked(nodeUp, &movedError{b.node, now})
 	}
 }
 
@@ -340,12 +340,12 @@ func (b *breaker) observe(on target, err error) {
 	switch {
 	case status == callAnswered || status == callErrorReply:
 		b.lastAnswer.Store(b.now())
-		b.changeLocked(nodeUp, moved)
+		b.setStateLocked(nodeUp, moved)
 	case b.isDown():
 	case status == callFailed && b.state.Load() == nodeUnsure && b.isSilent():
-		b.changeLocked(nodeDown, explained)
+		b.setStateLocked(nodeDown, explained)
 	default:
-		b.changeLocked(nodeUp, nil)
+		b.setStateLocked(nodeUp, nil)
 	}
 }
 

@@ -109,7 +109,7 @@ func TestBreaker_AnswerDuringAFailure_IsNoOutage(t *testing.T) {
 		for range 10 {
 			runtime.Gosched() // it mostly waits by then
 		}
-		b.answered(t.Context(), nil, granted)
+		b.finish(t.Context(), nil, granted)
 		b.mu.Unlock()
 		both.Wait()
 		if b.isDown() {
@@ -210,9 +210,9 @@ func TestOnRedisChange_PanicsAtGrant_PlaceReturns(t *testing.T) {
 	granted := Answered(limit.Acquired, nil)
 	granted.Decision.Allowed = true
 	granted.Receipt.Hold = hold.Local(func() { returned++ })
-	assert.PanicsWithValue(t, "a callback", func() { b.answered(t.Context(), newRedis(), granted) })
+	assert.PanicsWithValue(t, "a callback", func() { b.finish(t.Context(), newRedis(), granted) })
 	assert.Equal(t, 1, returned)
-	b.answered(t.Context(), newRedis(), granted)
+	b.finish(t.Context(), newRedis(), granted)
 	assert.Equal(t, 1, returned)
 }
 

@@ -230,7 +230,7 @@ func (g *Guard) try(ctx context.Context, d Demand) Answer {
 	if err != nil {
 		return g.afterError(ctx, b, d, a, err)
 	}
-	return b.answered(ctx, d.Limiter, a)
+	return b.finish(ctx, d.Limiter, a)
 }
 
 // call asks the limiter once, or waits in its queue for at most a time, or inside.Forever.
@@ -285,7 +285,7 @@ func (g *Guard) waitInQueue(ctx context.Context, d Demand, denied Answer, most t
 	case err != nil:
 		return g.afterError(ctx, b, d, denied, err)
 	case a.Decision.Allowed:
-		return b.answered(ctx, d.Limiter, a)
+		return b.finish(ctx, d.Limiter, a)
 	}
 	if a.Decision.Limit > 0 && !slices.ContainsFunc(PoliciesOf(d.Limiter), isHeld) { // else its RetryAfter is for the queue
 		denied.Decision, denied.Each = a.Decision, a.Each
@@ -293,8 +293,8 @@ func (g *Guard) waitInQueue(ctx context.Context, d Demand, denied Answer, most t
 	return denied
 }
 
-// answered records the answer to a request, and sets its result.
-func (b *breaker) answered(ctx context.Context, l limit.Joinable, a Answer) Answer {
+// finish records the answer to a request, and sets its result.
+func (b *breaker) finish(ctx context.Context, l limit.Joinable, a Answer) Answer {
 	if a.Decision.Allowed {
 		if a.Result = limit.Acquired; a.fromMemory {
 			return a

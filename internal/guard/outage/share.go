@@ -309,9 +309,9 @@ func HasShare(l limit.Joinable) bool {
 	return keys != nil
 }
 
-// Shown returns the index of the decision that clients see of several: the denial with the longest time
+// MostRestrictive returns the index of the decision that clients see of several: the denial with the longest time
 // to retry, or else the grant with the fewest permits left.
-func Shown(each []rratelimiter.Decision) int {
+func MostRestrictive(each []rratelimiter.Decision) int {
 	shown := 0
 	for i, one := range each {
 		best := each[shown]
@@ -332,7 +332,7 @@ func combineDecisions(each []rratelimiter.Decision) (d rratelimiter.Decision) {
 	if len(each) == 0 {
 		return d
 	}
-	d = each[Shown(each)]
+	d = each[MostRestrictive(each)]
 	ofPause, fewest := d.Limit == 0, int64(math.MaxInt64)
 	for _, one := range each {
 		d.ResetAfter = max(d.ResetAfter, one.ResetAfter)

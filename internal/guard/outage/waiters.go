@@ -1,6 +1,6 @@
 package outage
 
-// The requests that wait in queues of limiters. The waits of a limiter do not report that Redis hangs.
+// The requests that wait in queues of limiters. A queue does not report that Redis hangs, so a timer checks the nodes.
 
 import (
 	"context"
@@ -19,7 +19,7 @@ type waiters struct {
 	on map[*breaker]*nodeWaits // nil if the timer does not run
 }
 
-// nodeWaits are the requests that wait for a node, by the slots of a version or of an earlier one.
+// nodeWaits are the requests that wait for a node. slots is the version of the slots by which they do.
 type nodeWaits struct {
 	all   map[*waiter]bool
 	slots uint64
@@ -32,8 +32,8 @@ type waiter struct {
 	on    *breaker // the lock of the waiters guards it
 }
 
-// whileUp returns a context that ends with the cause ErrDown when the node of a limiter is down, which may
-// change meanwhile. If no call is answered meanwhile, a probe finds out whether Redis hangs. The end comes after a
+// whileUp returns a context that ends with the cause ErrDown when the node of a limiter is down. The node of a limiter
+// may change meanwhile. If a node answers no call, a probe finds out whether it hangs. Then the context ends after a
 // deadline of silence, one of the probe, and two pauses of a third each. stop ends the context.
 func (n *nodes) whileUp(ctx context.Context, l limit.Joinable) (up context.Context, stop func()) {
 	up, end := context.WithCancelCause(ctx)

@@ -65,9 +65,9 @@ func ByFile[R gate.Request[R]](caller string, set *Set, client *rratelimiter.Cli
 		to.Guard = outage.New(to.Deadline, to.Changed) // a reload keeps it
 		c, options, guard := &chooser[R]{read: read}, to.Settings, to.Guard
 		set.follow(func(file *File) {
-			v := compile(file, client, options)
-			guard.SetDeadline(v.deadline)
-			c.current.Store(v)
+			f := compile(file, client, options)
+			guard.SetDeadline(f.deadline)
+			c.current.Store(f)
 		})
 		to.Chooser, to.FromFile = c, true
 	}
@@ -76,7 +76,7 @@ func ByFile[R gate.Request[R]](caller string, set *Set, client *rratelimiter.Cli
 // chooser chooses by a file that changes what limits the requests of one middleware.
 type chooser[R gate.Request[R]] struct {
 	read    func(*File, R) *Request
-	current atomic.Pointer[version]
+	current atomic.Pointer[compiledFile]
 }
 
 type matchedKey struct{}
@@ -90,11 +90,11 @@ func Matched(ctx context.Context) []string {
 // Choose returns the visits of a request in order, and the request in a context with the names of the rules. The
 // default logger of slog gets the rules at debug level.
 func (c *chooser[R]) Choose(r R) (R, []gate.Visit[R]) {
-	v := c.current.Load()
-	request := c.read(v.file, r)
-	calls := v.callsOf(request)
-	visits, rules := make([]gate.Visit[R], len(calls)), []string(nil)
-	for i, one := range calls {
+	f := c.current.Load()
+	request := c.read(f.file, r)
+	choices := f.choicesOf(request)
+	visits, rules := make([]gate.Visit[R], len(choices)), []string(nil)
+	for i, one := range choices {
 		visits[i].Choice = one.Choice
 		rules = append(rules, one.rules...)
 	}
@@ -105,15 +105,15 @@ func (c *chooser[R]) Choose(r R) (R, []gate.Visit[R]) {
 		}
 		log.Debug("rules: request", "method", request.Method, "hosts", request.Hosts, "path", path, "rules", rules)
 	}
-	if len(calls) > 0 {
+	if len(choices) > 0 {
 		r = r.WithContext(context.WithValue(r.Context(), matchedKey{}, rules))
 	}
 	return r, visits
 }
 
-// version is a file compiled for one middleware: each rule with its settings and its limiters. Requests under way keep
-// theirs after a reload.
-type version struct {
+// compiledFile is a file compiled for one middleware: each rule with its settings and its limiters. After a reload,
+// requests under way keep theirs.
+type compiledFile struct {
 	file     *File
 	client   *rratelimiter.Client
 	rules    []compiledRule // in the order of the file
@@ -130,8 +130,8 @@ type compiledRule struct {
 }
 
 // compile compiles a file for a middleware with a client and settings.
-func compile(file *File, client *rratelimiter.Client, options gate.Settings) *version {
-	v := &version{file: file, client: client, rules: make([]compiledRule, len(file.rules))}
+func compile(file *File, client *rratelimiter.Client, options gate.Settings) *compiledFile {
+	f := &compiledFile{file: file, client: client, rules: make([]compiledRule, len(file.rules))}
 	all := make(map[settings]*gate.Settings)
 	settingsOf := func(s settings) *gate.Settings {
 		if all[s] == nil {
@@ -144,7 +144,7 @@ func compile(file *File, client *rratelimiter.Client, options gate.Settings) *ve
 		}
 		return all[s]
 	}
-	v.refusal, v.deadline = settingsOf(refusing(settings{})), settingsOf(settings{}).Deadline
+	f.refusal, f.deadline = settingsOf(refusing(settings{})), settingsOf(settings{}).Deadline
 	for i, r := range file.rules {
 		own, ofBans := settingsOf(r.settings), settingsOf(refusing(r.settings))
 		openFor := func(l *limits) *limiters {
@@ -157,37 +157,37 @@ func compile(file *File, client *rratelimiter.Client, options gate.Settings) *ve
 		for key, l := range r.overrides {
 			c.overrides[key] = openFor(l)
 		}
-		v.rules[i] = c
+		f.rules[i] = c
 	}
-	return v
+	return f
 }
 
 // limiters are the limiters of the same limits.
 type limiters struct {
 	*limits
-	settings    *gate.Settings
-	description *gate.Description
-	ofAll       *limit.Limiter // of the policies, without a key
-	ofKey       *limit.Keyed   // of the policies
-	ofRedisson  gate.Joint     // of Redisson's layout
+	settings        *gate.Settings
+	description     *gate.Description
+	shared          *limit.Limiter // of the policies, without a key
+	keyed           *limit.Keyed   // of the policies
+	redissonMembers gate.Joint     // of Redisson's layout
 }
 
 // open opens the limiters of a rule.
 func open(client *rratelimiter.Client, r *rule, l *limits, s *gate.Settings) *limiters {
-	o := &limiters{limits: l, settings: s, description: gate.Describe(l.all()...)}
+	o := &limiters{limits: l, settings: s, description: gate.Describe(l.allPolicies()...)}
 	switch {
 	case l.ban || len(l.policies) == 0:
 	case r.key == nil:
-		o.ofAll = limit.New(client, r.prefix, l.policies...)
+		o.shared = limit.New(client, r.prefix, l.policies...)
 	default:
-		o.ofKey = limit.NewKeyed(client, r.prefix, l.policies...)
+		o.keyed = limit.NewKeyed(client, r.prefix, l.policies...)
 	}
 	for _, stated := range l.redisson {
 		var opts []rratelimiter.LimiterOption
 		if stated.rate != nil { // it may expire, or be lost
 			opts = append(opts, rratelimiter.InitialRate(*stated.rate))
 		}
-		o.ofRedisson = append(o.ofRedisson, gate.Member{Limiter: client.Limiter(stated.name, opts...),
+		o.redissonMembers = append(o.redissonMembers, gate.Member{Limiter: client.Limiter(stated.name, opts...),
 			Policies: []limit.Policy{stated.named}, Once: true})
 	}
 	return o
@@ -198,33 +198,33 @@ const emptyKey = "%"
 
 // members returns the limiters of a key.
 func (o *limiters) members(key string) gate.Joint {
-	m := gate.Member{Limiter: o.ofAll, Policies: o.policies}
+	m := gate.Member{Limiter: o.shared, Policies: o.policies}
 	switch {
 	case len(o.policies) == 0:
-		return o.ofRedisson
-	case o.ofKey != nil:
-		m.Limiter = o.ofKey.Limiter(cmp.Or(identity.Key(key), emptyKey))
+		return o.redissonMembers
+	case o.keyed != nil:
+		m.Limiter = o.keyed.Limiter(cmp.Or(identity.Key(key), emptyKey))
 	}
-	return append(gate.Joint{m}, o.ofRedisson...)
+	return append(gate.Joint{m}, o.redissonMembers...)
 }
 
-// call takes permits of some of a request's limits, all or none.
-type call struct {
-	gate.Choice // of a joint call, joinAdjacent sets the Limiter and the Description
+// choice is some of a request's limits, whose permits one call takes, all or none.
+type choice struct {
+	gate.Choice // joinAdjacent sets the Limiter and the Description of a joint one
 
-	rules   []string   // the names of those that only this call has
+	rules   []string   // the names of those that only this choice has
 	key     string     // of the first rule
 	members gate.Joint // nil if no others can join
 }
 
-// callsOf returns the calls for a request, none for nothing. If routers interpret its path in several ways, the rules
+// choicesOf returns what limits a request, none if nothing does. If routers interpret its path in several ways, the rules
 // and keys of each interpretation apply.
-func (v *version) callsOf(r *Request) []call {
-	file := v.file
+func (f *compiledFile) choicesOf(r *Request) []choice {
+	file := f.file
 	rules, path := &file.grpc, &httptarget.Path{Text: r.Method}
 	if r.path != nil {
 		if r.unreadable != nil {
-			return []call{{Choice: gate.Choice{Settings: v.refusal, Err: r.unreadable}}}
+			return []choice{{Choice: gate.Choice{Settings: f.refusal, Err: r.unreadable}}}
 		}
 		rules, path = &file.http, r.path
 	}
@@ -232,23 +232,23 @@ func (v *version) callsOf(r *Request) []call {
 	for _, other := range path.Others {
 		readings = append(readings, segmentsOf(other))
 	}
-	var all []call
+	var all []choice
 	for _, segments := range readings {
 		for _, m := range rules.find(r, segments, file.all) {
-			if chosen := &v.rules[m.rule]; chosen.skip == nil || !chosen.skip.skips(r, readings) {
-				all = v.appendRule(all, chosen, r, segments, m)
+			if chosen := &f.rules[m.rule]; chosen.skip == nil || !chosen.skip.skips(r, readings) {
+				all = f.appendRule(all, chosen, r, segments, m)
 			}
 		}
 	}
 	if len(all) == 1 && all[0].Limiter != nil { // as for most requests
 		return all
 	}
-	return v.joinAdjacent(all)
+	return f.joinAdjacent(all)
 }
 
-// appendRule adds the calls of a rule: one, if its limiters share a slot. A rule has them once for each key.
-func (v *version) appendRule(all []call, r *compiledRule, request *Request, segments []string, m match) []call {
-	c := call{Choice: gate.Choice{Settings: r.settings}, rules: r.names}
+// appendRule adds the choices of a rule: one, if its limiters share a slot. A rule has them once for each key.
+func (f *compiledFile) appendRule(all []choice, r *compiledRule, request *Request, segments []string, m match) []choice {
+	c := choice{Choice: gate.Choice{Settings: r.settings}, rules: r.names}
 	if c.Err = m.unknown; c.Err != nil {
 		return append(all, c)
 	}
@@ -266,11 +266,11 @@ func (v *version) appendRule(all []call, r *compiledRule, request *Request, segm
 			chosen = r.limitersOf(key, exact)
 		}
 	}
-	if slices.ContainsFunc(all, func(other call) bool { return other.isOf(r.rule, c.key) }) {
+	if slices.ContainsFunc(all, func(other choice) bool { return other.isOf(r.rule, c.key) }) {
 		return all
 	}
 	for _, l := range chosen {
-		all = v.appendLimiters(all, r, c, l)
+		all = f.appendLimiters(all, r, c, l)
 	}
 	return all
 }
@@ -288,14 +288,14 @@ func (r *compiledRule) limitersOf(key string, exact bool) []*limiters {
 	return []*limiters{own, r.limiters}
 }
 
-// appendLimiters adds the calls of limiters of a rule.
-func (v *version) appendLimiters(all []call, r *compiledRule, c call, l *limiters) []call {
+// appendLimiters adds the choices of limiters of a rule.
+func (f *compiledFile) appendLimiters(all []choice, r *compiledRule, c choice, l *limiters) []choice {
 	if l.pass {
 		return all
 	}
 	if c.Settings = l.settings; l.ban {
 		c.Ban, c.Description, c.Permits, c.Err = r.prefix, l.description, 1, nil
-		return append([]call{c}, all...) // before any permits are taken
+		return append([]choice{c}, all...) // before any permits are taken
 	}
 	if c.Err != nil {
 		return append(all, c)
@@ -305,7 +305,7 @@ func (v *version) appendLimiters(all []call, r *compiledRule, c call, l *limiter
 		c.members = gate.Joint{m}
 		if i == 0 {
 			all = append(all, c)
-		} else if c.rules = nil; !all[len(all)-1].join(&c, v.cluster()) { // only the first one has the names
+		} else if c.rules = nil; !all[len(all)-1].join(&c, f.cluster()) { // only the first one has the names
 			all = append(all, c)
 		}
 	}
@@ -316,16 +316,16 @@ func (v *version) appendLimiters(all []call, r *compiledRule, c call, l *limiter
 	return all
 }
 
-// isOf reports whether a call is of a rule and a key.
-func (c *call) isOf(r *rule, key string) bool {
+// isOf reports whether a choice is of a rule and a key.
+func (c *choice) isOf(r *rule, key string) bool {
 	return len(c.rules) > 0 && c.rules[0] == r.name && c.key == key && c.Err == nil
 }
 
-// joinAdjacent joins adjacent calls where one can decide both.
-func (v *version) joinAdjacent(all []call) []call {
-	var joined []call
+// joinAdjacent joins adjacent choices where one call can decide both.
+func (f *compiledFile) joinAdjacent(all []choice) []choice {
+	var joined []choice
 	for i := range all {
-		if i == 0 || !joined[len(joined)-1].join(&all[i], v.cluster()) {
+		if i == 0 || !joined[len(joined)-1].join(&all[i], f.cluster()) {
 			joined = append(joined, all[i])
 		}
 	}
@@ -338,9 +338,9 @@ func (v *version) joinAdjacent(all []call) []call {
 	return joined
 }
 
-// join adds the limiters of another call to this one if one can decide both. It reports whether it did. A Redisson
+// join adds the limiters of another choice to this one if one call can decide both. It reports whether it did. A Redisson
 // limiter of both is taken from once.
-func (c *call) join(other *call, cluster bool) bool {
+func (c *choice) join(other *choice, cluster bool) bool {
 	if c.members == nil || other.members == nil || c.Settings != other.Settings || c.Permits != other.Permits {
 		return false
 	}
@@ -361,7 +361,7 @@ func (c *call) join(other *call, cluster bool) bool {
 }
 
 // cluster reports whether Redis is a Redis Cluster.
-func (v *version) cluster() bool {
-	c, ok := inside.Of[inside.Client](v.client)
+func (f *compiledFile) cluster() bool {
+	c, ok := inside.Of[inside.Client](f.client)
 	return ok && c.Engine.Cluster()
 }

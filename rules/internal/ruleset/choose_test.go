@@ -75,6 +75,6 @@ func TestSet_Replace_CompilesForEachMiddleware(t *testing.T) {
 	for _, o := range options {
 		v := o.Chooser.(*chooser[*http.Request]).current.Load()
 		assert.Same(t, set.File(), v.file)
-		assert.NotNil(t, v.rules[0].limiters.ofKey)
+		assert.NotNil(t, v.rules[0].limiters.keyed)
 	}
 }

@@ -34,7 +34,7 @@ func TestFile_LongRequest_IsReadOnce(t *testing.T) {
 	r.Header["X-Forwarded-For"] = []string{strings.Repeat(",", 10_000) + "203.0.113.9"}
 	decide := func(file *File, read func(*http.Request) *Request) uint64 {
 		v := compile(file, offline, gate.Settings{})
-		return rulestest.Allocated(func() { assert.Empty(t, v.callsOf(read(r))) })
+		return rulestest.Allocated(func() { assert.Empty(t, v.choicesOf(read(r))) })
 	}
 	once := decide(one, one.HTTP)
 	assert.Less(t, decide(hundred, hundred.HTTP), once+once/2, "of a hundred rules, beside %d bytes of one", once)
@@ -42,7 +42,7 @@ func TestFile_LongRequest_IsReadOnce(t *testing.T) {
 	v := compile(hundred, offline, gate.Settings{})
 	refused := func(read func(*http.Request) *Request) uint64 {
 		return rulestest.Allocated(func() {
-			all := v.callsOf(read(r))
+			all := v.choicesOf(read(r))
 			if assert.Len(t, all, 1) {
 				assert.ErrorIs(t, all[0].Err, limit.ErrInvalidRequest)
 			}
@@ -71,7 +71,7 @@ func TestFile_ManyHeaders_AreReadOnce(t *testing.T) {
 		}
 		file := parsed(t, text)
 		v := compile(file, offline, gate.Settings{})
-		return rulestest.Allocated(func() { assert.Empty(t, v.callsOf(file.HTTP(r))) })
+		return rulestest.Allocated(func() { assert.Empty(t, v.choicesOf(file.HTTP(r))) })
 	}
 	one := decide(1)
 	assert.Less(t, decide(100), one+one/2, "for a hundred headers, beside %d bytes for one", one)

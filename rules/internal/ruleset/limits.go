@@ -62,7 +62,7 @@ func (d *decoder) limits(n *rulefile.Node, kind string) *limits {
 	return all
 }
 
-func (l *limits) all() []limit.Policy {
+func (l *limits) allPolicies() []limit.Policy {
 	if l.ban {
 		return []limit.Policy{limit.Named("ban", nil)}
 	}

@@ -77,7 +77,7 @@ func TestVersion_ModeOfTheClientChanges_IsAskedFor(t *testing.T) {
 func TestCalls_Cluster_JoinsRulesOfOneSlot(t *testing.T) {
 	calls := func(client *rratelimiter.Client, file string) [][]string {
 		var names [][]string
-		for _, s := range compile(parsed(t, file), client, gate.Settings{}).callsOf(ofHTTP(request("GET /"))) {
+		for _, s := range compile(parsed(t, file), client, gate.Settings{}).choicesOf(ofHTTP(request("GET /"))) {
 			_, err := s.Limiter.Take(ended, 1)
 			require.True(t, errors.Is(err, context.Canceled), "%v", err)
 			names = append(names, s.rules)
@@ -145,7 +145,7 @@ func FuzzParse(f *testing.F) {
 		r := request("GET /")
 		r.URL.Path = target
 		r.URL.RawPath = target
-		for _, e := range compile(file, offline, gate.Settings{}).callsOf(file.HTTP(r)) {
+		for _, e := range compile(file, offline, gate.Settings{}).choicesOf(file.HTTP(r)) {
 			if e.Err == nil && e.Limiter != nil {
 				_, _ = e.Limiter.Take(ended, 1)
 			}
