@@ -28,9 +28,9 @@ var (
 	xLimitFields = [3]string{"X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset"}
 )
 
-// setHeaders sets the headers of a decision and of those before it, and those of a problem document. The
-// handler, an inner Middleware or an upstream may have set the same fields of a response with this status.
-func setHeaders(h http.Header, v *visit, status int, document bool) {
+// setHeaders sets the headers of a decision and of those before it. The handler, an inner Middleware or an upstream may
+// have set the same fields of a response with this status.
+func setHeaders(h http.Header, v *visit, status int) {
 	denied := NoHeaders // the style of a denial with numbers
 	if !v.Answer.Passes() && v.Answer.Result == limit.Rejected && v.Answer.Decision.Limit > 0 {
 		denied = HeaderStyle(v.Settings.Headers)
@@ -43,11 +43,8 @@ func setHeaders(h http.Header, v *visit, status int, document bool) {
 		style := HeaderStyle(v.Settings.Headers)
 		keeps := status == http.StatusTooManyRequests || v != last && style == denied
 		if !v.Answer.Shadow && style != NoHeaders || !v.Answer.Passes() {
-			setFields(h, style, v, keeps, used)
+			setFields(h, v, keeps, used)
 		}
-	}
-	if document {
-		h[typeField] = []string{"application/problem+json"}
 	}
 }
 
@@ -65,12 +62,12 @@ func itemNames(h http.Header) map[string]bool {
 }
 
 // setFields sets the fields of one decision. With keeps, those of a style are of a denial if they are there, and stay.
-func setFields(h http.Header, style HeaderStyle, v *visit, keeps bool, used map[string]bool) {
+func setFields(h http.Header, v *visit, keeps bool, used map[string]bool) {
 	var after time.Duration
 	if !v.Answer.Passes() {
 		after = v.Settings.Spread.Add(v.Answer.RetryAfter())
 	}
-	switch {
+	switch style := HeaderStyle(v.Settings.Headers); {
 	case v.Answer.Result != limit.Acquired && v.Answer.Result != limit.Rejected:
 	case style == Draft11:
 		if used != nil {
@@ -78,12 +75,12 @@ func setFields(h http.Header, style HeaderStyle, v *visit, keeps bool, used map[
 		}
 		setDraft(h, v)
 	case style == ThreeHeaders:
-		if d, denied := rateOf(v); d.Limit > 0 {
-			setThree(h, threeFields, d, denied, keeps, gate.RoundUp(resetOf(v, d, denied, after), time.Second))
+		if d := rateOf(v); d.Limit > 0 {
+			setThree(h, threeFields, d, keeps, gate.RoundUp(resetOf(v, d, after), time.Second))
 		}
 	case style == XRateLimit:
-		if d, denied := rateOf(v); d.Limit > 0 {
-			setThree(h, xLimitFields, d, denied, keeps, v.At.Add(resetOf(v, d, denied, after)).Add(time.Second-1).Unix())
+		if d := rateOf(v); d.Limit > 0 {
+			setThree(h, xLimitFields, d, keeps, v.At.Add(resetOf(v, d, after)).Add(time.Second-1).Unix())
 		}
 	}
 	if after > 0 {
@@ -95,27 +92,28 @@ func setFields(h http.Header, style HeaderStyle, v *visit, keeps bool, used map[
 // There, r is the remaining permits, and t the seconds during which they do not grow. A t that is unknown or below a
 // second is left out. No t is later than Retry-After.
 func setDraft(h http.Header, v *visit) {
-	d, single, share, n := v.Description, v.Description.IndexOf(v.Answer.Decision), 0.0, max(1, len(v.Answer.Each))
-	hasNumbers := v.Answer.Decision.Limit > 0
-	if !hasNumbers && (v.Answer.Local || v.Answer.Each != nil || len(d.Policies) == 0) {
+	a, d := &v.Answer, v.Description
+	hasNumbers := a.Decision.Limit > 0
+	if !hasNumbers && (a.Local || a.Each != nil || len(d.Policies) == 0) {
 		return
 	}
-	if v.Answer.Local {
+	decidedPolicy, share, n := d.IndexOf(a.Decision), 0.0, max(1, len(a.Each))
+	if a.Local {
 		share = float64(v.Settings.Mode)
-	} else if v.Answer.Each == nil {
+	} else if a.Each == nil {
 		n = max(n, len(d.Policies))
 	}
 	policies, limits := make([]byte, 0, 64), make([]byte, 0, 64)
 	for i := range n {
-		of, one, decided := d.Policy(i), v.Answer.Decision, hasNumbers && i == single
-		if v.Answer.Each != nil {
-			one, decided = v.Answer.Each[i], true
+		of, one, decided := d.Policy(i), a.Decision, hasNumbers && i == decidedPolicy
+		if a.Each != nil {
+			one, decided = a.Each[i], true
 		}
 		quota := of.Quota
 		if decided {
 			quota = cmp.Or(one.Limit, quota)
 		}
-		if quota == 0 && (len(v.Answer.Each) > 0 || n > 1 || v.Answer.Err != nil) { // without an error, 0 is the limit of one policy
+		if quota == 0 && (len(a.Each) > 0 || n > 1 || a.Err != nil) { // without an error, 0 is the limit of one policy
 			continue // a Pause, or an unknown one
 		}
 		policies = appendItem(policies, of.Shown, ";q=", quota)
@@ -129,8 +127,8 @@ func setDraft(h http.Header, v *visit) {
 			continue
 		}
 		limits = appendItem(limits, of.Shown, ";r=", one.Remaining)
-		t := int64(d.Until(&v.Answer.Outcome, share, i) / time.Second)
-		if retry := v.Answer.Decision.RetryAfter; retry > 0 {
+		t := int64(d.Until(&a.Outcome, share, i) / time.Second)
+		if retry := a.Decision.RetryAfter; retry > 0 {
 			t = min(t, gate.RoundUp(retry, time.Second))
 		}
 		if t > 0 {
@@ -163,8 +161,8 @@ func appendNumber(text []byte, parameter string, n int64) []byte {
 
 // setThree sets the three fields of the older styles, which describe one policy: the one that denied,
 // or the one with the fewest permits left. Those that a handler has set count too.
-func setThree(h http.Header, names [3]string, d rratelimiter.Decision, denied, keeps bool, reset int64) {
-	if inside := h[names[1]]; !denied && len(inside) > 0 {
+func setThree(h http.Header, names [3]string, d rratelimiter.Decision, keeps bool, reset int64) {
+	if inside := h[names[1]]; d.Allowed && len(inside) > 0 {
 		left, err := strconv.ParseInt(inside[0], 10, 64)
 		if keeps || err == nil && left <= d.Remaining {
 			return
@@ -177,15 +175,15 @@ func setThree(h http.Header, names [3]string, d rratelimiter.Decision, denied, k
 
 func setNumber(h http.Header, name string, n int64) { h[name] = []string{strconv.FormatInt(n, 10)} }
 
-// rateOf returns the decision that the older styles show, and whether it is a denial. They have no place for a quota
-// without a time, so it leaves out permits that requests hold. Its Limit is 0 if there is nothing else.
-func rateOf(v *visit) (d rratelimiter.Decision, denied bool) {
-	d, denied = v.Answer.Decision, v.Answer.Result == limit.Rejected
+// rateOf returns the decision that the older styles show. They have no place for a quota without a time, so it leaves
+// out permits that requests hold. Its Limit is 0 if there is nothing else.
+func rateOf(v *visit) rratelimiter.Decision {
+	d := v.Answer.Decision
 	if len(v.Answer.Each) == 0 {
 		if v.Description.Policy(v.Description.IndexOf(d)).Refill == policy.Held {
 			d.Limit = 0
 		}
-		return d, denied
+		return d
 	}
 	var rates []rratelimiter.Decision
 	held := false
@@ -198,18 +196,17 @@ func rateOf(v *visit) (d rratelimiter.Decision, denied bool) {
 	}
 	switch {
 	case !held:
-		return d, denied
+		return d
 	case len(rates) == 0:
-		return rratelimiter.Decision{}, denied
+		return rratelimiter.Decision{}
 	}
-	d = rates[outage.MostRestrictive(rates)]
-	return d, denied && !d.Allowed
+	return rates[outage.MostRestrictive(rates)]
 }
 
 // resetOf returns when Remaining changes: for a denied request after the time of its Retry-After,
 // else when all permits of the reported policy are free.
-func resetOf(v *visit, shown rratelimiter.Decision, denied bool, retryAfter time.Duration) time.Duration {
-	if denied {
+func resetOf(v *visit, shown rratelimiter.Decision, retryAfter time.Duration) time.Duration {
+	if !shown.Allowed {
 		return max(retryAfter, time.Second)
 	}
 	for _, d := range v.Answer.Each {

@@ -75,7 +75,7 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}()
 	if !v.Answer.Passes() {
 		dropContent(w)
-		setHeaders(w.Header(), v, 0, m.refuse == nil)
+		setHeaders(w.Header(), v, 0)
 		if m.refuse == nil {
 			writeRefusal(w, v)
 			return
@@ -107,7 +107,7 @@ func (w *writer) begun(status int) {
 	final := status >= http.StatusOK || status == http.StatusSwitchingProtocols // others are informational
 	if v := w.visit; v != nil && final {
 		w.visit, w.status = nil, status
-		setHeaders(w.Header(), v, status, false)
+		setHeaders(w.Header(), v, status)
 	}
 }
 
@@ -187,7 +187,7 @@ func dropContent(w http.ResponseWriter) {
 	}
 }
 
-// writeRefusal answers in place of the handler. The headers are set before.
+// writeRefusal answers in place of the handler. The headers with the limits are set before.
 func writeRefusal(w http.ResponseWriter, v *visit) {
 	p := problem{Type: ianaTypes + "temporary-reduced-capacity", Title: "Requests cannot be admitted at the moment.",
 		Status: http.StatusServiceUnavailable}
@@ -209,6 +209,7 @@ func writeRefusal(w http.ResponseWriter, v *visit) {
 			p = problem{ianaTypes + "quota-exceeded", "The request is over its limit.", status, "", v.Answer.Violated}
 		}
 	}
+	w.Header()[typeField] = []string{"application/problem+json"}
 	w.WriteHeader(p.Status)
 	_ = json.NewEncoder(w).Encode(p) // an error means that the client has left
 }

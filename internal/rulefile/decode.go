@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/rratelimiter/rratelimiter/internal/notation"
 	"github.com/rratelimiter/rratelimiter/internal/policy"
@@ -51,8 +52,8 @@ func load(data []byte, parse func(data []byte) ([]*Node, *Problem)) (*Node, *Pro
 	if len(bytes.TrimSpace(data)) == 0 {
 		return nil, &Problem{Reason: "the file is empty"}
 	}
-	if line := lineOf(data, isNoUTF8); line > 0 {
-		return nil, &Problem{Line: line, Reason: "the file is not UTF-8"}
+	if !utf8.Valid(data) {
+		return nil, &Problem{Line: lineOf(data, isNoUTF8), Reason: "the file is not UTF-8"}
 	}
 	documents, problem := parse(data)
 	switch {
@@ -322,6 +323,9 @@ func ListOf[T any, P interface {
 	*T
 	TextUnmarshaler
 }](d *Decoder, n *Node) (all []T) {
+	if d.IsAbsent(n) {
+		return nil
+	}
 	d.Texts(n, P(new(T)).Want(), func(n *Node, text string) {
 		var one T
 		d.Parse(n, text, P(&one))

@@ -53,8 +53,7 @@ func (g *group) cost() uint64 {
 	return 0
 }
 
-// call calls Redis, and sets the status of each member. It has until the end of the request, or its end if that is
-// zero.
+// call calls Redis, and sets the status of each member. It ends at a time, or without one by the deadline of the Guard.
 func (g *group) call(ctx context.Context, end time.Time, s *Server) error {
 	limited := ctx
 	if !end.IsZero() {

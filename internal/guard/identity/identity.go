@@ -121,10 +121,11 @@ func (a Address) Key(from Origin) (string, error) {
 // Client returns the address that a client is limited by, see [Client]: the peer, or if that is a
 // trusted proxy, the client that the lines of a header name.
 func (a Address) Client(from Origin) (client netip.Addr, err error) {
-	switch header := from.Canonical(cmp.Or(a.Header, "X-Forwarded-For")); {
+	switch {
 	case from.Err != nil:
 		err = fmt.Errorf("the peer's address: %w", from.Err)
-	case len(a.Trusted) > 0 && Contains(a.Trusted, from.Peer):
+	case Contains(a.Trusted, from.Peer):
+		header := from.Canonical(cmp.Or(a.Header, "X-Forwarded-For"))
 		client, err = behind(from.Peer, a.Trusted, header, from.Lines(header))
 	case from.Peer == UnixPeer:
 		err = errors.New("the peer is on a unix socket, which has no address and is not trusted")
