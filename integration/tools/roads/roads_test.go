@@ -32,10 +32,10 @@ var ceilings = []struct {
 	{"Limiter.TryAcquire", 30, 10},
 	{"Keyed.TryAcquire, context that ends", 32, 7},
 	{"Acquire, which waits", 87, 13},
-	{"httplimit.Middleware(Each), a request", 100, 19},
-	{"rules, a reload", 98, 19},
+	{"httplimit.Middleware(Each), a request", 99, 19},
+	{"rules, a reload", 93, 18},
 	{"rules, a file compiled for a middleware", 54, 21},
-	{"rules, a request", 122, 26},
+	{"rules, a request", 121, 25},
 }
 
 // The most stack that a lone call uses until it reaches the Redis client.

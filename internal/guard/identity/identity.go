@@ -124,7 +124,7 @@ func (a Address) Client(from Origin) (client netip.Addr, err error) {
 	switch {
 	case from.Err != nil:
 		err = fmt.Errorf("the peer's address: %w", from.Err)
-	case Contains(a.Trusted, from.Peer):
+	case len(a.Trusted) > 0 && Contains(a.Trusted, from.Peer):
 		header := from.Canonical(cmp.Or(a.Header, "X-Forwarded-For"))
 		client, err = behind(from.Peer, a.Trusted, header, from.Lines(header))
 	case from.Peer == UnixPeer:

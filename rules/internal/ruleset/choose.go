@@ -247,7 +247,8 @@ func (f *compiledFile) choicesOf(r *Request) []choice {
 }
 
 // appendRule adds the choices of a rule: one, if its limiters share a slot. A rule has them once for each key.
-func (f *compiledFile) appendRule(all []choice, r *compiledRule, request *Request, segments []string, m match) []choice {
+func (f *compiledFile) appendRule(all []choice, r *compiledRule, request *Request, segments []string,
+	m match) []choice {
 	c := choice{Choice: gate.Choice{Settings: r.settings}, rules: r.names}
 	if c.Err = m.unknown; c.Err != nil {
 		return append(all, c)
