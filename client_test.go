@@ -207,8 +207,7 @@ func TestConnect_RedisIsAway_CallsFailUntilItComes(t *testing.T) {
 			return err == nil
 		}, time.Minute, time.Millisecond)
 		require.True(t, granted)
-		granted, err = l.TryAcquire(t.Context(), 1)
-		require.NoError(t, err)
+		granted = redistest.Result(t, l.TryAcquire, 1)
 		require.False(t, granted)
 		require.Equal(t, single, redis.Mode() == rueidis.ClientModeStandalone)
 	}
@@ -227,8 +226,7 @@ func TestConnect_MasterBecomesReplica_DialsAgain(t *testing.T) {
 	require.NoError(t, err)
 	defer redis.Close()
 	l := New(redis).Limiter("limiter", InitialRate(Rate{Permits: 1, Interval: time.Hour}))
-	granted, err := l.TryAcquire(t.Context(), 1)
-	require.NoError(t, err)
+	granted := redistest.Result(t, l.TryAcquire, 1)
 	require.True(t, granted)
 
 	master.Store(other)
@@ -257,6 +255,5 @@ func TestConnect_Rejection_IsAnError(t *testing.T) {
 			Password: "wrong"})
 		require.ErrorContains(t, err, "WRONGPASS")
 	}
-	_, err := Connect(rueidis.ClientOption{})
-	require.ErrorIs(t, err, rueidis.ErrNoAddr)
+	require.ErrorIs(t, redistest.Err(Connect(rueidis.ClientOption{})), rueidis.ErrNoAddr)
 }

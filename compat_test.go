@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -20,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/golden"
 	"github.com/rratelimiter/rratelimiter/internal/memredis"
 )
 
@@ -72,10 +72,9 @@ func TestRecording_CallsOfRedisson_LeaveTheSameBytes(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, files, 4, "record them in the folder integration: go run ./tools/golden")
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		require.NoError(t, err)
+		text := golden.Text(t, file)
 		var r recording
-		require.NoError(t, json.Unmarshal(text, &r), file)
+		require.NoError(t, json.Unmarshal([]byte(text), &r), file)
 		t.Run("redisson "+r.Redisson, func(t *testing.T) {
 			server := miniredis.NewMiniRedis()
 			client, err := memredis.Connect(server)

@@ -329,8 +329,7 @@ func TestAcquire_WaitersKey_IsOfWaitersOnly(t *testing.T) {
 		withRedis(t, func(t *testing.T, f *fixture) {
 			l := f.limiter(Rate{Type: kind, Permits: 2, Interval: time.Minute})
 			f.RequireGranted(l, 2)
-			_, err := l.Take(t.Context(), 1)
-			require.NoError(t, err)
+			require.NoError(t, redistest.Err(l.Take(t.Context(), 1)))
 			key := l.protocol.keys.waiters()
 			assert.False(t, f.Redis.Exists(key))
 			ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)

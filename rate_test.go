@@ -321,8 +321,7 @@ func TestPrefetch_RateChanges_NoWindowHoldsMore(t *testing.T) {
 				f.Latency.Store(int64(500 * time.Microsecond))
 				use := func(until time.Duration) {
 					for begin := time.Now(); time.Since(begin) < until; time.Sleep(400 * time.Microsecond) {
-						_, err := l.TryAcquire(t.Context(), 1)
-						require.NoError(t, err)
+						require.NoError(t, redistest.Err(l.TryAcquire(t.Context(), 1)))
 					}
 				}
 				use(span)

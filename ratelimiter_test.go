@@ -23,8 +23,7 @@ func TestLimiter_ContextEnds_CallReturns(t *testing.T) {
 			l := f.limiter(Rate{Permits: 10, Interval: time.Second})
 			f.Latency.Store(int64(5 * time.Second))
 			start := time.Now()
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			defer cancel()
+			ctx := redistest.Timeout(t, time.Second)
 			assert.ErrorIs(t, everyCall(l)[name](ctx), context.DeadlineExceeded)
 			assert.Equal(t, time.Second, time.Since(start))
 			f.Latency.Store(0)
@@ -41,8 +40,7 @@ func TestDrain_EachType_LeavesAtMostSoMany(t *testing.T) {
 			f.RequireGranted(l, 2)
 			time.Sleep(10 * time.Second)
 			for _, test := range []struct{ leave, left int64 }{{20, 8}, {8, 8}, {5, 5}, {7, 5}, {5, 5}} {
-				d, err := l.Drain(t.Context(), test.leave)
-				require.NoError(t, err)
+				d := redistest.Result(t, l.Drain, test.leave)
 				assert.Equal(t, test.left, d.Remaining, test.leave)
 				assert.True(t, d.Allowed)
 			}
@@ -216,10 +214,8 @@ func withRedis(t *testing.T, test func(t *testing.T, f *fixture)) {
 	redistest.Run(t, func(t *testing.T, f *redistest.Fixture) {
 		// The scripts that take permits are loaded, so that each call is one round trip.
 		none := New(f.Conn).Limiter("none")
-		_, err := none.TryAcquire(t.Context(), 1)
-		require.ErrorIs(t, err, ErrNotInitialized)
-		_, err = none.Take(t.Context(), 1)
-		require.ErrorIs(t, err, ErrNotInitialized)
+		require.ErrorIs(t, redistest.Err(none.TryAcquire(t.Context(), 1)), ErrNotInitialized)
+		require.ErrorIs(t, redistest.Err(none.Take(t.Context(), 1)), ErrNotInitialized)
 		require.ErrorIs(t, none.Acquire(t.Context(), 1), ErrNotInitialized)
 		test(t, &fixture{f})
 	})
@@ -301,8 +297,7 @@ func everyCallWith(l *Limiter, permits int64, rate Rate) map[string]func(context
 func TestAvailablePermits_ClockPanics_CallerGetsThePanic(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, f *redistest.Fixture) {
 		client := New(f.Conn, WithClock(func() time.Time { panic("a clock") }))
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
+		ctx := redistest.Timeout(t, time.Second)
 		assert.PanicsWithValue(t, "a clock", func() { _, _ = client.Limiter("name").AvailablePermits(ctx) })
 	})
 }
@@ -334,8 +329,7 @@ func TestTakeWithin_EachEnd_HasTheNumbers(t *testing.T) {
 	withRedis(t, func(t *testing.T, f *fixture) {
 		l := f.limiter(Rate{Permits: 10, Interval: time.Minute})
 		f.RequireGranted(l, 8)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
+		ctx := redistest.Timeout(t, time.Second)
 		d, err := l.TakeWithin(ctx, 3, time.Hour)
 		require.ErrorIs(t, err, context.DeadlineExceeded, "the deadline of the context comes first")
 		assert.Zero(t, d)

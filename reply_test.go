@@ -48,8 +48,7 @@ func TestAnswer_SeveralRequests_EachHasItsOwn(t *testing.T) {
 			script := fmt.Sprintf("return {0, %d, 10, 10000, 4000, 7, '%s', 0, 6000%s}", test.free, test.marks, test.reply)
 			reply, err := f.Conn.Do(t.Context(), f.Conn.B().Eval().Script(script).Numkeys(0).Build()).ToMessage()
 			require.NoError(t, err)
-			_, err = l.protocol.Answer(ba, reply)
-			require.NoError(t, err)
+			require.NoError(t, redistest.Err(l.protocol.Answer(ba, reply)))
 			for i, r := range ba.Requests {
 				if test.want[i] == (Decision{}) {
 					assert.ErrorIs(t, r.Err, ErrPermitsExceedRate)

@@ -15,8 +15,7 @@ import (
 
 func drainTo(t testing.TB, l *Limiter, leave int64) rratelimiter.Decision {
 	t.Helper()
-	d, err := l.Drain(t.Context(), leave)
-	require.NoError(t, err)
+	d := redistest.Result(t, l.Drain, leave)
 	return d
 }
 
@@ -24,8 +23,7 @@ func drainTo(t testing.TB, l *Limiter, leave int64) rratelimiter.Decision {
 func TestDrain_EachPolicy_LeavesAtMostSoMany(t *testing.T) {
 	for _, p := range everyPolicy {
 		t.Run(fmt.Sprintf("%T%+v", p, p), func(t *testing.T) {
-			f := newClocked(t)
-			l := New(f.client, "name", p)
+			f, l := clockedLimiter(t, p)
 			m, most := modelOf(p)
 			require.True(t, redistest.Result(t, l.TryAcquire, 1))
 			m.Charge(f.now, 1)
@@ -93,8 +91,7 @@ func TestDrain_Redisson_ExpiredGrants_AreCountedFirst(t *testing.T) {
 }
 
 func TestDrain_InvalidNumber_IsRefused(t *testing.T) {
-	f := newClocked(t)
-	l := New(f.client, "name", FixedWindow{10, time.Hour, false})
+	f, l := clockedLimiter(t, FixedWindow{10, time.Hour, false})
 	assert.ErrorIs(t, redistest.Err(l.Drain(t.Context(), -1)), rratelimiter.ErrInvalidPermits)
 	keyed := NewKeyed(f.client, "user", FixedWindow{10, time.Hour, false})
 	d, err := keyed.Drain(t.Context(), "7", 4)

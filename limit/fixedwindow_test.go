@@ -29,8 +29,7 @@ func (f *clocked) counter(l *Limiter) (text string, expiry time.Duration) {
 // TestWindow_State_IsANumberAndAnExpiry, as INCREX of Redis 8.8 leaves it. Calls change it as INCRBY does.
 func TestWindow_State_IsANumberAndAnExpiry(t *testing.T) {
 	for _, p := range windowsOfAnHour {
-		f := newClocked(t)
-		l := New(f.client, "name", p)
+		f, l := clockedLimiter(t, p)
 		require.True(t, redistest.Result(t, l.TryAcquire, 3), "%+v", p)
 		text, ends := f.counter(l)
 		assert.Equal(t, "3", text)
@@ -65,8 +64,7 @@ func TestWindow_KeyWithoutExpiry_GetsOneWithin64Denials(t *testing.T) {
 			"TryAcquire": func(l *Limiter) bool { return redistest.Result(t, l.TryAcquire, 1) },
 			"Take":       func(l *Limiter) bool { return redistest.Result(t, l.Take, 1).Allowed },
 		} {
-			f := newClocked(t)
-			l := New(f.client, "name", p)
+			f, l := clockedLimiter(t, p)
 			require.NoError(t, f.redis.Set(l.protocol.keys[0], "10"))
 			assert.Positive(t, peekAll(t, l)[0].RetryAfter, "%+v", p)
 			_, expiry := f.counter(l)
@@ -91,8 +89,7 @@ func TestWindow_LargeCounts_StayBelow2To53(t *testing.T) {
 	const most = maxPermits
 	for _, p := range []Policy{FixedWindow{most, time.Hour, false}, FixedWindow{most, time.Hour, true},
 		Calendar{most, Day, nil}} {
-		f := newClocked(t)
-		l := New(f.client, "name", p)
+		f, l := clockedLimiter(t, p)
 		require.NoError(t, f.redis.Set(l.protocol.keys[0], strconv.FormatInt(most-3, 10)))
 		f.redis.SetTTL(l.protocol.keys[0], time.Hour)
 		assert.False(t, redistest.Result(t, l.TryAcquire, 4))
@@ -118,8 +115,7 @@ func TestWindow_LargeCounts_StayBelow2To53(t *testing.T) {
 // TestWindow_LessThanAMillisecondIsLeft_IsReportedAsOne: waiters would ask again at once.
 func TestWindow_LessThanAMillisecondIsLeft_IsReportedAsOne(t *testing.T) {
 	for _, p := range windowsOfAnHour {
-		f := newClocked(t)
-		l := New(f.client, "name", p)
+		f, l := clockedLimiter(t, p)
 		d := redistest.Result(t, l.Take, 10)
 		f.advance(d.ResetAfter - time.Microsecond)
 		for _, d := range []rratelimiter.Decision{redistest.Result(t, l.Take, 1), peekAll(t, l)[0]} {

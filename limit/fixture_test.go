@@ -45,6 +45,12 @@ func newClocked(t testing.TB, opts ...rratelimiter.Option) *clocked {
 	return f
 }
 
+// clockedLimiter returns a limiter on a clocked Redis.
+func clockedLimiter(t testing.TB, policies ...Policy) (*clocked, *Limiter) {
+	f := newClocked(t)
+	return f, New(f.client, "name", policies...)
+}
+
 func (f *clocked) connect() rueidis.Client {
 	conn, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{f.redis.Addr()}, DisableCache: true,
 		ForceSingleClient: true})

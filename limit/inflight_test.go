@@ -63,8 +63,7 @@ func TestInFlight_LeasesWithOneEnd_AreReturnedByTheirGrants(t *testing.T) {
 
 // TestInFlight_SharedCall_EachRequestHasAPlace: to return one again and again returns none of another.
 func TestInFlight_SharedCall_EachRequestHasAPlace(t *testing.T) {
-	f := newClocked(t)
-	l := New(f.client, "name", FixedWindow{1000, time.Hour, false}, InFlight{8, time.Minute, false})
+	f, l := clockedLimiter(t, FixedWindow{1000, time.Hour, false}, InFlight{8, time.Minute, false})
 	batch := f.ask(l, engine.Ask{Permits: 1}, engine.Ask{Permits: 1}, engine.Ask{Permits: 9}, engine.Ask{Permits: 3},
 		engine.Ask{Permits: 1, UpTo: 7}, engine.Ask{Permits: 1})
 	all := placesOf(l, batch)
@@ -88,11 +87,9 @@ func TestInFlight_ForeignState_IsAStateError(t *testing.T) {
 		{"x": 1}, {"clock": -5}, {"held": -5}, {"clock": -5, "other": -3}, {"clock": 5, "held": -5}, {"clock": -5, "held": 5},
 		{"clock": -5, "held": -3, "x": 1}, {"clock": -5, "held": -3, "a 0 1 9": 9, "a 0 x 9": 10},
 	} {
-		f := newClocked(t)
-		l := New(f.client, "name", InFlight{5, time.Hour, false})
+		f, l := clockedLimiter(t, InFlight{5, time.Hour, false})
 		for member, score := range state {
-			_, err := f.redis.ZAdd(l.protocol.keys[0], score, member)
-			require.NoError(t, err)
+			require.NoError(t, redistest.Err(f.redis.ZAdd(l.protocol.keys[0], score, member)))
 		}
 		before := f.redis.Dump()
 		var stateErr *rratelimiter.StateError
@@ -214,8 +211,7 @@ func TestInFlight_ReturnsRenewalsAndClocks_AreExact(t *testing.T) {
 
 // TestInFlight_ManyGrants_AreExact: more leases end than a page has.
 func TestInFlight_ManyGrants_AreExact(t *testing.T) {
-	f := newClocked(t)
-	l := New(f.client, "name", InFlight{900, time.Minute, false})
+	f, l := clockedLimiter(t, InFlight{900, time.Minute, false})
 	f.set(begin - begin%1000)
 	var all []string
 	for range 600 {
@@ -373,8 +369,7 @@ func TestInFlight_ShortWaits_AskNoMoreOften(t *testing.T) {
 
 // TestPause_BesideInFlight_HasNoPace: the permits are those that are free.
 func TestPause_BesideInFlight_HasNoPace(t *testing.T) {
-	f := newClocked(t)
-	l := New(f.client, "name", InFlight{8, time.Hour, false}, Pause{time.Hour})
+	f, l := clockedLimiter(t, InFlight{8, time.Hour, false}, Pause{time.Hour})
 	require.NoError(t, l.Pause(t.Context(), time.Minute))
 	require.False(t, redistest.Result(t, l.TryAcquire, 1))
 	f.advance(time.Minute + time.Millisecond)

@@ -164,8 +164,7 @@ func TestJoin_RedissonLimitersWithoutValues_CountsTheirGrants(t *testing.T) {
 		join := Join(members...)
 		before := f.Scripts.Load()
 		f.Latency.Store(int64(time.Millisecond))
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
+		ctx := redistest.Timeout(t, time.Second)
 		each, err := join.TakeEach(ctx, 1)
 		require.NoError(t, err)
 		for _, d := range each {

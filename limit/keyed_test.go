@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
@@ -116,10 +117,8 @@ func TestKeyed_InvalidArguments_FailWithTypedErrors(t *testing.T) {
 		"no key":                 {NewKeyed(f.client, "login", twoPolicies...), "", rratelimiter.ErrInvalidName},
 		"no policy":              {NewKeyed(f.client, "login"), "alice", rratelimiter.ErrInvalidRate},
 	} {
-		_, err := test.keyed.Take(t.Context(), test.key, 1)
-		assert.ErrorIs(t, err, test.want, name)
-		_, err = Join(test.keyed.Limiter(test.key)).Take(t.Context(), 1)
-		assert.ErrorIs(t, err, test.want, name)
+		assert.ErrorIs(t, redistest.Err(test.keyed.Take(t.Context(), test.key, 1)), test.want, name)
+		assert.ErrorIs(t, redistest.Err(Join(test.keyed.Limiter(test.key)).Take(t.Context(), 1)), test.want, name)
 	}
 }
 

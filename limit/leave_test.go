@@ -61,8 +61,7 @@ func TestAcquire_ImpatientCallers_TakeAllThatIsFree(t *testing.T) {
 			withRedis(t, func(t *testing.T, f *fixture) {
 				limiters := []*Limiter{New(f.client, "name", p), New(rratelimiter.New(f.Conn), "name", p)}
 				f.Latency.Store(int64(500 * time.Microsecond))
-				ctx, end := context.WithTimeout(t.Context(), lasts)
-				defer end()
+				ctx := redistest.Timeout(t, lasts)
 				begins := time.Now()
 				var granted atomic.Int64
 				var longest time.Duration

@@ -17,9 +17,8 @@ import (
 
 // TestTake_SeveralPolicies_ReportsTheLongestDenial: if all grant, the fewest permits that are left.
 func TestTake_SeveralPolicies_ReportsTheLongestDenial(t *testing.T) {
-	f := newClocked(t)
+	f, l := clockedLimiter(t, FixedWindow{10, time.Second, false}, FixedWindow{15, time.Minute, false})
 	f.set(f.now - f.now%1000)
-	l := New(f.client, "name", FixedWindow{10, time.Second, false}, FixedWindow{15, time.Minute, false})
 	for i, c := range []struct {
 		after   time.Duration
 		permits int64

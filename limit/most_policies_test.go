@@ -35,8 +35,7 @@ func TestPolicies_MostOfAKind_FitEachScript(t *testing.T) {
 			assert.Len(t, peekAll(t, l), policy.MaxJoined)
 			drainTo(t, l, 0)
 			require.NoError(t, l.Release(t.Context(), 1))
-			_, err := l.Charge(t.Context(), 1)
-			require.NoError(t, err)
+			require.NoError(t, redistest.Err(l.Charge(t.Context(), 1)))
 			require.NoError(t, l.Reset(t.Context()))
 			var taken Taken
 			d, err := taken.Take(t.Context(), 1, l)

@@ -50,9 +50,8 @@ func TestPause_AnotherClient_DeniesEverything(t *testing.T) {
 }
 
 func TestPause_LengthOutOfBounds_IsCutOrRoundedUp(t *testing.T) {
-	f := newClocked(t)
+	f, l := clockedLimiter(t, SlidingLog{10, time.Minute}, Pause{time.Hour})
 	f.set(begin - begin%1000)
-	l := New(f.client, "name", SlidingLog{10, time.Minute}, Pause{time.Hour})
 	for d, want := range map[time.Duration]time.Duration{1: time.Millisecond, math.MaxInt64: time.Hour} {
 		pauseFor(t, l, d)
 		assert.Equal(t, want, redistest.Result(t, l.Take, 1).RetryAfter)
@@ -83,8 +82,7 @@ func TestPause_Invalid_IsATypedError(t *testing.T) {
 		assert.Equal(t, want, redistest.Err(l.Take(t.Context(), 1)))
 	}
 	f.redis.Del("{name}:pause")
-	_, err := f.redis.Lpush("{name}:pause", "x")
-	require.NoError(t, err)
+	require.NoError(t, redistest.Err(f.redis.Lpush("{name}:pause", "x")))
 	assert.Equal(t, &rratelimiter.StateError{Key: "{name}:pause", Value: "list"}, l.Pause(t.Context(), time.Second))
 }
 

@@ -46,13 +46,11 @@ func TestInFlight_ChargeAndRelease_LeavePlaces(t *testing.T) {
 		alone := New(f.client, "name", InFlight{8, time.Hour, false}, Pause{time.Hour})
 		var taken Taken
 		takeAll(t, &taken, 3, l)
-		d, err := l.Charge(t.Context(), 5)
-		require.NoError(t, err)
-		assert.True(t, d.Allowed)
+		assert.True(t, redistest.Result(t, l.Charge, 5).Allowed)
 		assert.Equal(t, []int64{32, 5}, remainingOf(t, l)[:2])
 		require.NoError(t, l.Release(t.Context(), 7))
 		assert.Equal(t, []int64{39, 5}, remainingOf(t, l)[:2])
-		_, err = alone.Charge(t.Context(), 1)
+		_, err := alone.Charge(t.Context(), 1)
 		require.ErrorIs(t, err, ErrNotChargeable)
 		require.ErrorContains(t, err, "Taken")
 		err = alone.Release(t.Context(), 1)
@@ -120,10 +118,8 @@ func TestInFlight_CallerLeaves_PlaceReturns(t *testing.T) {
 					takeAll(t, &stays[i/2], 1, l)
 					return
 				}
-				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-				defer cancel()
-				_, err := new(Taken).Take(ctx, 1, l)
-				assert.ErrorIs(t, err, context.DeadlineExceeded)
+				ctx := redistest.Timeout(t, 10*time.Millisecond)
+				assert.ErrorIs(t, redistest.Err(new(Taken).Take(ctx, 1, l)), context.DeadlineExceeded)
 			}()
 		}
 		time.Sleep(time.Second)

@@ -3,7 +3,6 @@ package limit
 import (
 	"fmt"
 	"maps"
-	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/golden"
 	"github.com/rratelimiter/rratelimiter/internal/policy"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
@@ -103,16 +103,14 @@ func TestValidate_IncompleteDescription_IsRefused(t *testing.T) {
 
 // TestContributing_Policy_IsDrip: the page shows the policy that these tests run.
 func TestContributing_Policy_IsDrip(t *testing.T) {
-	source, err := os.ReadFile("drip_test.go")
-	require.NoError(t, err)
-	page, err := os.ReadFile("../CONTRIBUTING.md")
-	require.NoError(t, err)
+	source := golden.Text(t, "drip_test.go")
+	page := golden.Text(t, "../CONTRIBUTING.md")
 	var shown strings.Builder
-	for line := range strings.Lines(string(source)) {
+	for line := range strings.Lines(source) {
 		if line != "\n" {
 			shown.WriteString("   ")
 		}
 		shown.WriteString(line)
 	}
-	assert.Contains(t, string(page), "   ```go\n"+shown.String()+"   ```\n")
+	assert.Contains(t, page, "   ```go\n"+shown.String()+"   ```\n")
 }

@@ -77,10 +77,8 @@ func TestRefund_WindowHasEnded_NextOneStays(t *testing.T) {
 			client := rratelimiter.New(conn)
 			peekAll(t, New(client, "name", p)) // connects
 			latency.Store(int64(slow))
-			ctx, cancel := context.WithTimeout(t.Context(), slow/10)
-			defer cancel()
-			_, err := New(client, "name", p).TryAcquire(ctx, 5)
-			assert.ErrorIs(t, err, context.DeadlineExceeded)
+			ctx := redistest.Timeout(t, slow/10)
+			assert.ErrorIs(t, redistest.Err(New(client, "name", p).TryAcquire(ctx, 5)), context.DeadlineExceeded)
 		},
 	} {
 		for kind, p := range map[string]Policy{"window": FixedWindow{10, time.Second, false},
@@ -170,8 +168,7 @@ func TestSettle_OfAcquire_FreesNoPermitsOfOthers(t *testing.T) {
 
 // TestRefund_SmoothGrantOfStoredPermits_FreesNothingOfOthers: it cost nothing.
 func TestRefund_SmoothGrantOfStoredPermits_FreesNothingOfOthers(t *testing.T) {
-	f := newClocked(t)
-	l := New(f.client, "name", Smooth{Permits: 1, Interval: time.Second, Burst: 5 * time.Second})
+	f, l := clockedLimiter(t, Smooth{Permits: 1, Interval: time.Second, Burst: 5 * time.Second})
 	grant := f.take(l, 5)
 	f.take(l, 3)
 	d := f.refund(l, grant, 5)

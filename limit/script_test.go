@@ -173,9 +173,8 @@ func TestTake_CallsShareAScript_ResetAfterIsOfTheirOrder(t *testing.T) {
 // TestTake_CallsShareAScript_DeniedAnswerIsOfItsEnd: RetryAfter counts the permits of requests
 // behind a denied one, and so does Remaining.
 func TestTake_CallsShareAScript_DeniedAnswerIsOfItsEnd(t *testing.T) {
-	f := newClocked(t)
+	f, l := clockedLimiter(t, SlidingLog{10, 10 * time.Second})
 	f.set(begin - begin%1000)
-	l := New(f.client, "name", SlidingLog{10, 10 * time.Second})
 	f.take(l, 2)
 	f.advance(time.Second)
 	var asks []engine.Ask

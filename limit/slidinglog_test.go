@@ -204,8 +204,7 @@ func TestRefund_LogAndCells_ComesFromItsOwnEntry(t *testing.T) {
 		{SlidingLog{10, time.Second}, 100 * time.Millisecond, 1e3, 1e6, 600 * time.Millisecond},
 		{SlidingWindow{10, time.Second, 10}, 200 * time.Millisecond, 1e5, 11e5, 300 * time.Millisecond},
 	} {
-		f := newClocked(t)
-		l := New(f.client, "name", test.policy)
+		f, l := clockedLimiter(t, test.policy)
 		var times []int64
 		var receipts []grant
 		for range 4 {
@@ -237,9 +236,8 @@ func TestRefund_LogAndCells_ComesFromItsOwnEntry(t *testing.T) {
 
 // TestRelease_Cells_NewestReturn: the last of those that are left ends the usage.
 func TestRelease_Cells_NewestReturn(t *testing.T) {
-	f := newClocked(t)
+	f, l := clockedLimiter(t, SlidingWindow{10, time.Second, 10})
 	f.set(begin - begin%100_000)
-	l := New(f.client, "name", SlidingWindow{10, time.Second, 10})
 	for range 3 {
 		f.take(l, 2)
 		f.advance(100 * time.Millisecond)

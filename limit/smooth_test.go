@@ -22,8 +22,7 @@ func TestSmooth_RequestsOfOneCall_AreDecidedInTurn(t *testing.T) {
 		{Permits: 10, Interval: time.Second, Burst: 3 * time.Second},
 		{Permits: 10, Interval: time.Second, WarmUp: 3 * time.Second},
 	} {
-		f := newClocked(t)
-		l := New(f.client, "name", p)
+		f, l := clockedLimiter(t, p)
 		m, _ := modelOf(p)
 		several := 0
 		for step := range 200 {
@@ -57,8 +56,7 @@ func TestSmooth_RequestsOfOneCall_AreDecidedInTurn(t *testing.T) {
 // TestSmooth_CostAboveABound_IsRefused: the error has a type. Without it, the limiter would grant
 // no more.
 func TestSmooth_CostAboveABound_IsRefused(t *testing.T) {
-	f := newClocked(t)
-	l := New(f.client, "name", Smooth{Permits: 1, Interval: time.Hour})
+	f, l := clockedLimiter(t, Smooth{Permits: 1, Interval: time.Hour})
 	for _, permits := range []int64{1<<32 - 1, 1 << 31} {
 		for name, err := range map[string]error{
 			"TryAcquire": func() error { return redistest.Err(l.TryAcquire(t.Context(), permits)) }(),

@@ -39,8 +39,7 @@ func TestRefund_Bucket_ReturnsWhatIsStillMissing(t *testing.T) {
 		},
 	} {
 		for _, p := range []Policy{TokenBucket{1000, 1000, time.Second}, LeakyBucket{1000, 1000, time.Second}} {
-			f := newClocked(t)
-			l := New(f.client, "name", p)
+			f, l := clockedLimiter(t, p)
 			receipts := make([]grant, len(steps)+1)
 			for i, s := range steps {
 				f.advance(s.after)
@@ -60,8 +59,7 @@ func TestRefund_Bucket_ReturnsWhatIsStillMissing(t *testing.T) {
 func TestTokenBucket_ProductAbove2To53_EveryPermitCounts(t *testing.T) {
 	for _, test := range []struct{ permits, days int64 }{{66037722, 30}, {236846727, 30}, {534702879, 7},
 		{3728210266, 1}} {
-		f := newClocked(t)
-		l := New(f.client, "name", TokenBucket{1e10, 1, time.Duration(test.days) * 24 * time.Hour})
+		_, l := clockedLimiter(t, TokenBucket{1e10, 1, time.Duration(test.days) * 24 * time.Hour})
 		redistest.Result(t, l.Take, test.permits-5)
 		for i := range int64(10) {
 			require.InDelta(t, 1e10-test.permits+4-i, redistest.Result(t, l.Take, 1).Remaining, 1, "%+v", test)
@@ -74,8 +72,7 @@ func TestTokenBucket_ProductAbove2To53_EveryPermitCounts(t *testing.T) {
 func TestTokenBucket_FastRefill_FillsWithinAMicrosecond(t *testing.T) {
 	for _, p := range []Policy{TokenBucket{1e9, 1e9, time.Second}, LeakyBucket{1e9, 1e9, time.Second},
 		TokenBucket{1 << 53, 1 << 53, time.Millisecond}} {
-		f := newClocked(t)
-		l := New(f.client, "name", p)
+		f, l := clockedLimiter(t, p)
 		assert.Equal(t, time.Microsecond, redistest.Result(t, l.Take, 1).ResetAfter, "%+v", p)
 		assert.Equal(t, fullFor+time.Millisecond, f.redis.TTL(l.protocol.keys[0]))
 	}
@@ -84,8 +81,7 @@ func TestTokenBucket_FastRefill_FillsWithinAMicrosecond(t *testing.T) {
 // TestCharge_DebtBeyond2To53_CanBeReleased: such a debt counts as 2^53.
 func TestCharge_DebtBeyond2To53_CanBeReleased(t *testing.T) {
 	for _, p := range []Policy{TokenBucket{5, 1, time.Millisecond}, LeakyBucket{5, 1, time.Millisecond}} {
-		f := newClocked(t)
-		l := New(f.client, "name", p)
+		_, l := clockedLimiter(t, p)
 		for range redistest.Deep(20, 1100) {
 			d := redistest.Result(t, l.Charge, 1<<53)
 			require.Zero(t, d.Remaining)
@@ -99,8 +95,7 @@ func TestCharge_DebtBeyond2To53_CanBeReleased(t *testing.T) {
 // TestTokenBucket_DebtIsReleasedAgainAndAgain_StateIsItsOwn: the sum of all refunds stays valid in
 // the state.
 func TestTokenBucket_DebtIsReleasedAgainAndAgain_StateIsItsOwn(t *testing.T) {
-	f := newClocked(t)
-	l := New(f.client, "name", TokenBucket{1, 1, maxInterval})
+	_, l := clockedLimiter(t, TokenBucket{1, 1, maxInterval})
 	for range 20 {
 		assert.Equal(t, engine.Never, redistest.Result(t, l.Charge, maxPermits).RetryAfter)
 		require.NoError(t, l.Release(t.Context(), maxPermits-1))

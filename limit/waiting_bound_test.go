@@ -1,7 +1,6 @@
 package limit
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -72,8 +71,7 @@ func TestBuckets_RandomCallers_KeepTheBound(t *testing.T) {
 			start := time.Now()
 			var mu sync.Mutex
 			var held []heldGrant
-			ctx, end := context.WithTimeout(t.Context(), time.Second/2)
-			defer end()
+			ctx := redistest.Timeout(t, time.Second/2)
 			var callers sync.WaitGroup
 			for range 3 {
 				var rmu sync.Mutex
@@ -154,8 +152,7 @@ func TestAcquire_OneCallIsSlow_NoBurstFollows(t *testing.T) {
 		eachPolicy(t, steady(200), func(t *testing.T, f *fixture, p Policy) {
 			f.Latency.Store(int64(20 * time.Millisecond))
 			l := New(f.client, "name", p)
-			ctx, end := context.WithTimeout(t.Context(), 13*time.Second)
-			defer end()
+			ctx := redistest.Timeout(t, 13*time.Second)
 			var mu sync.Mutex
 			var at []time.Duration
 			start := time.Now()

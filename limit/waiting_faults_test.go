@@ -42,8 +42,7 @@ func TestAcquire_ClientsFail_NoPermitIsIdle(t *testing.T) {
 	names := []string{"FixedWindow", "TokenBucket", "SlidingLog"}
 	for _, name := range names[:redistest.Deep(2, 3)] {
 		redistest.Run(t, func(t *testing.T, f *redistest.Fixture) {
-			ctx, end := context.WithTimeout(t.Context(), d)
-			defer end()
+			ctx := redistest.Timeout(t, d)
 			var all sync.WaitGroup
 			var granted, longest atomic.Int64
 			clock := func(ahead time.Duration) rratelimiter.Option {

@@ -2,7 +2,6 @@ package otellimit
 
 import (
 	"encoding/json"
-	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -10,19 +9,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rratelimiter/rratelimiter/internal/golden"
 	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 )
-
-func read(t *testing.T, path string) string {
-	text, err := os.ReadFile(path)
-	require.NoError(t, err)
-	return string(text)
-}
 
 // values returns the results and error types.
 func values(t *testing.T) (all []string) {
 	constant := regexp.MustCompile(`(?m) (?:result|failure) = "(\w+)"`)
-	for _, m := range constant.FindAllStringSubmatch(read(t, "attributes.go"), -1) {
+	for _, m := range constant.FindAllStringSubmatch(golden.Text(t, "attributes.go"), -1) {
 		all = append(all, m[1])
 	}
 	require.Contains(t, all, "acquired")
@@ -36,7 +30,7 @@ func TestPage_Code_RunsInExamples(t *testing.T) {
 
 // The page also lists Prometheus names, results and error types.
 func TestPage_Instruments_AreListed(t *testing.T) {
-	page, doc := read(t, "../docs/production.md"), read(t, "doc.go")
+	page, doc := golden.Text(t, "../docs/production.md"), golden.Text(t, "doc.go")
 	b := setUp(t)
 	work(b.Telemetry)
 	for name, m := range b.metrics() {
@@ -84,7 +78,7 @@ var (
 // Queries name only existing metrics and labels, and all metrics are shown.
 func TestDashboard_Queries_NameExportedMetrics(t *testing.T) {
 	var d dashboard
-	require.NoError(t, json.Unmarshal([]byte(read(t, "../docs/grafana.json")), &d))
+	require.NoError(t, json.Unmarshal([]byte(golden.Text(t, "../docs/grafana.json")), &d))
 	require.Len(t, d.Templating.List, 2)
 	export, families := exported(t)
 	shown := map[string]bool{}
@@ -146,7 +140,7 @@ func familyOf(export, name string) (string, bool) {
 
 // The alerts of docs/production.md name existing metrics, labels and values.
 func TestProductionPage_Alerts_NameExportedMetrics(t *testing.T) {
-	page, _, _ := strings.Cut(read(t, "../docs/production.md"), "\n## Observability\n")
+	page, _, _ := strings.Cut(golden.Text(t, "../docs/production.md"), "\n## Observability\n")
 	export, families := exported(t)
 	labels := map[string]bool{}
 	for _, of := range families {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter/internal/golden"
 	"github.com/rratelimiter/rratelimiter/internal/policy"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 // schema is the part of JSON Schema that schema.json uses.
@@ -35,10 +35,9 @@ type schema struct {
 
 // TestSchema_Definitions_HaveTheFieldsOfTheFormat, each with a description.
 func TestSchema_Definitions_HaveTheFieldsOfTheFormat(t *testing.T) {
-	text, err := os.ReadFile("schema.json")
-	require.NoError(t, err)
+	text := golden.Text(t, "schema.json")
 	var s schema
-	require.NoError(t, json.Unmarshal(text, &s))
+	require.NoError(t, json.Unmarshal([]byte(text), &s))
 	same := func(name string, s schema, fields []string) {
 		assert.Equal(t, fields, slices.Sorted(maps.Keys(s.Properties)), name)
 		assert.Equal(t, false, s.Additional, name)
@@ -100,8 +99,7 @@ func TestSchema_Files_AreValidatedAsByTheParser(t *testing.T) {
 		require.NoError(t, err)
 		return s.Validate(value)
 	}
-	documented, err := os.ReadFile("testdata/rules.yaml")
-	require.NoError(t, err)
+	documented := golden.Text(t, "testdata/rules.yaml")
 	limit := func(text string) string { return one("key: ip, limits: " + text) }
 	override := func(text string) string {
 		return one("key: method, limits: 1/s, overrides: [{key: GET, " + text + "}]")
@@ -115,7 +113,7 @@ func TestSchema_Files_AreValidatedAsByTheParser(t *testing.T) {
 	}
 	long := strings.Repeat("x", 128)
 	for _, file := range []string{
-		string(documented), "rules: []", "escaped_slashes: allow\non_invalid: on_failure\nmax_waiting: 1000000\nrules: []",
+		documented, "rules: []", "escaped_slashes: allow\non_invalid: on_failure\nmax_waiting: 1000000\nrules: []",
 		"domain: " + long + "\nrules: [{name: " + long + ", ban: true}]", headers(32),
 		limit("[1/s, 1/m, 1/h, 1/d, 1/w, 1/2s, 1/3s, 1/4s, 1/5s, 1/6s]"),
 		"address: {header: x-Real-IP, trusted: '::1', ipv6_bits: 128}\nrules: []", "address: {trusted: unix}\nrules: []",
@@ -137,8 +135,7 @@ func TestSchema_Files_AreValidatedAsByTheParser(t *testing.T) {
 		one("key: [method, header:X], limits: 1/s, overrides: [{key: [other, 'y z'], ban: true}, {key: [/a.B/C, x], ban: true}]"),
 		"defaults: {key: path:id}\nrules:\n- {name: a, match: /a, ban: true}\n- {name: b, limits: {redisson: q}}\n", // without a key
 	} {
-		_, err := Parse("f.yaml", []byte(file))
-		assert.NoError(t, err, file)
+		assert.NoError(t, redistest.Err(Parse("f.yaml", []byte(file))), file)
 		assert.NoError(t, valid(file), file)
 	}
 	invalid := []string{
@@ -168,8 +165,7 @@ func TestSchema_Files_AreValidatedAsByTheParser(t *testing.T) {
 		invalid = append(invalid, m.file)
 	}
 	for _, file := range invalid {
-		_, err := Parse("f.yaml", []byte(file))
-		assert.Error(t, err, file)
+		assert.Error(t, redistest.Err(Parse("f.yaml", []byte(file))), file)
 		assert.Error(t, valid(file), file)
 	}
 }
@@ -187,19 +183,15 @@ var places = map[string]string{
 // fieldsAt returns the fields that the error of a file with an unknown field names.
 func fieldsAt(t *testing.T, file string) []string {
 	_, err := Parse("f.yaml", []byte(file))
-	require.ErrorContains(t, err, `unknown field "unknown", want `)
-	_, list, _ := strings.Cut(err.Error(), `unknown field "unknown", want `)
-	list, _, _ = strings.Cut(list, "\n")
-	return strings.Split(list, ", ")
+	require.Error(t, err)
+	return strings.Split(golden.Between(t, err.Error(), `unknown field "unknown", want `, "\n"), ", ")
 }
 
 // TestPage_Policies_HaveARow in the comparison of docs/choosing.md, with their fields and the words of their keys.
 func TestPage_Policies_HaveARow(t *testing.T) {
-	page, err := os.ReadFile("../docs/choosing.md")
-	require.NoError(t, err)
+	page := golden.Text(t, "../docs/choosing.md")
 	for _, k := range policy.Kinds() {
-		_, row, _ := strings.Cut(string(page), " | `"+k.Name+"`")
-		row, _, _ = strings.Cut(row, "\n")
+		row := golden.Between(t, page, " | `"+k.Name+"`", "\n")
 		for _, f := range k.Fields {
 			assert.Contains(t, row, "`"+f.Name+"`", k.Name)
 		}
@@ -211,14 +203,10 @@ func TestPage_Policies_HaveARow(t *testing.T) {
 
 // docs/rules.md describes each field of testdata/rules.yaml, which has all. The files that it shows are valid.
 func TestPage_File_HasEveryField(t *testing.T) {
-	page, err := os.ReadFile("../docs/rules.md")
-	require.NoError(t, err)
-	file, err := os.ReadFile("testdata/rules.yaml")
-	require.NoError(t, err)
-	for _, shown := range strings.Split(string(page), "```yaml\n")[1:] {
-		shown, _, _ = strings.Cut(shown, "```")
-		_, err := Parse("page.yaml", []byte(shown))
-		require.NoError(t, err)
+	page := golden.Text(t, "../docs/rules.md")
+	file := golden.Text(t, "testdata/rules.yaml")
+	for _, shown := range golden.Code(page, "yaml") {
+		require.NoError(t, redistest.Err(Parse("page.yaml", []byte(shown))))
 	}
 	s, err := Load("testdata/rules.yaml")
 	require.NoError(t, err)
@@ -228,13 +216,11 @@ func TestPage_File_HasEveryField(t *testing.T) {
 			if slices.Contains(policy.Fields(), field) {
 				continue
 			}
-			assert.Contains(t, string(file), field)
-			assert.Contains(t, string(page), "`"+field, "docs/rules.md does not describe it")
+			assert.Contains(t, file, field)
+			assert.Contains(t, page, "`"+field, "docs/rules.md does not describe it")
 		}
 	}
-	_, block, _ := strings.Cut(string(page), "```console\n")
-	block, _, _ = strings.Cut(block, "```")
 	_, err = Parse("rules.yaml", []byte("rules:\n  - name: login\n    match: post /login\n    key: ip\n    limits: 5/mn\n    overides: []\n"))
 	require.Error(t, err)
-	assert.Equal(t, strings.TrimSpace(block), err.Error())
+	assert.Equal(t, strings.TrimSpace(golden.Code(page, "console")[0]), err.Error())
 }

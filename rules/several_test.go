@@ -76,8 +76,7 @@ func TestMiddleware_CallbackPanics_PlacesOfOtherRulesReturn(t *testing.T) {
 				for _, key := range f.Redis.Keys() {
 					if strings.HasPrefix(key, "{b") {
 						f.Redis.Del(key)
-						_, err := f.Redis.Lpush(key, "other data")
-						assert.NoError(t, err)
+						assert.NoError(t, redistest.Err(f.Redis.Lpush(key, "other data")))
 					}
 				}
 			}

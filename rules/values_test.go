@@ -2,7 +2,6 @@ package rules
 
 import (
 	"encoding/json"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -10,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/internal/golden"
 )
 
 // lists are the fields whose values are lists of the decoder: a file with another value, and how its error
@@ -23,49 +24,40 @@ var lists = map[string]struct{ file, want string }{
 // valuesOf returns the values that the error of a field lists.
 func valuesOf(t *testing.T, field string) []string {
 	_, err := Parse("f.yaml", []byte(lists[field].file))
-	require.ErrorContains(t, err, lists[field].want)
-	_, list, _ := strings.Cut(err.Error(), lists[field].want)
-	list, _, _ = strings.Cut(list, "\n")
+	require.Error(t, err)
+	list := golden.Between(t, err.Error(), lists[field].want, "\n")
 	return strings.Split(strings.ReplaceAll(list, " or ", ", "), ", ")
 }
 
 // TestValues_OfLists_AreDocumented in docs/rules.md and testdata/rules.yaml.
 func TestValues_OfLists_AreDocumented(t *testing.T) {
-	page, err := os.ReadFile("../docs/rules.md")
-	require.NoError(t, err)
-	file, err := os.ReadFile("testdata/rules.yaml")
-	require.NoError(t, err)
+	page := golden.Text(t, "../docs/rules.md")
+	file := golden.Text(t, "testdata/rules.yaml")
 	for field := range lists {
-		_, row, found := strings.Cut(string(page), "\n| `"+field+"` |")
-		require.True(t, found, field)
+		row := golden.Between(t, page, "\n| `"+field+"` |", "\n")
 		if field == "key" {
-			_, row, found = strings.Cut(string(page), "\n### Key\n")
-			require.True(t, found)
-			row, _, _ = strings.Cut(row, "\n###")
-		} else {
-			row, _, _ = strings.Cut(row, "\n")
+			row = golden.Between(t, page, "\n### Key\n", "\n###")
 		}
 		values := valuesOf(t, field)
 		assert.Greater(t, len(values), 3, field)
 		for _, value := range values {
 			kind, name, _ := strings.Cut(value, ":") // as header:NAME
 			assert.Regexp(t, `\b`+value+`\b`, row, "docs/rules.md: %s", field)
-			assert.Regexp(t, field+`:.*[^:\w]`+kind+map[bool]string{true: ":"}[name != ""], string(file), "rules.yaml: %s", field)
+			assert.Regexp(t, field+`:.*[^:\w]`+kind+map[bool]string{true: ":"}[name != ""], file, "rules.yaml: %s", field)
 		}
 	}
 }
 
 // TestValues_OfLists_AreThoseOfTheSchema, in a rule and in the defaults.
 func TestValues_OfLists_AreThoseOfTheSchema(t *testing.T) {
-	text, err := os.ReadFile("schema.json")
-	require.NoError(t, err)
+	text := golden.Text(t, "schema.json")
 	var s struct {
 		Defs map[string]struct {
 			Pattern    string
 			Properties map[string]struct{ Enum []any }
 		} `json:"$defs"`
 	}
-	require.NoError(t, json.Unmarshal(text, &s))
+	require.NoError(t, json.Unmarshal([]byte(text), &s))
 	for _, field := range []string{"headers", "status"} {
 		for _, def := range []string{"rule", "defaults"} {
 			var values []string

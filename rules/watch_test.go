@@ -36,11 +36,9 @@ func named(name string) string { return "rules: [{name: " + name + ", key: ip, l
 // Package yamlfile tests each way to change a file, and internal/rulefile when a change is applied.
 func TestWatch_FirstFileIsWrong_Fails(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "rules.yaml")
-	_, err := Watch(t.Context(), path)
-	require.ErrorIs(t, err, os.ErrNotExist)
+	require.ErrorIs(t, redistest.Err(Watch(t.Context(), path)), os.ErrNotExist)
 	write(t, path, "rules: 5")
-	_, err = Watch(t.Context(), path)
-	require.ErrorContains(t, err, "want a list")
+	require.ErrorContains(t, redistest.Err(Watch(t.Context(), path)), "want a list")
 }
 
 // sleepAndWait lets time pass, and waits until all goroutines wait.

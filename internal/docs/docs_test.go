@@ -16,21 +16,17 @@ import (
 	"github.com/alicebob/miniredis/v2/server"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/internal/golden"
 )
 
 // root is the folder of the repository.
 const root = "../.."
 
-func read(t *testing.T, file string) string {
-	text, err := os.ReadFile(file)
-	require.NoError(t, err)
-	return string(text)
-}
-
 // TestDocumentation_Readme_ProgramRuns: its first block of Go is a whole program, which runs on a
 // Redis in memory in place of that on localhost.
 func TestDocumentation_Readme_ProgramRuns(t *testing.T) {
-	readme := read(t, root+"/README.md")
+	readme := golden.Text(t, root+"/README.md")
 	assert.LessOrEqual(t, strings.Count(readme, "\n"), 110)
 	redis := miniredis.RunT(t)
 	redis.Server().SetPreHook(func(c *server.Peer, command string, _ ...string) bool {
@@ -39,8 +35,7 @@ func TestDocumentation_Readme_ProgramRuns(t *testing.T) {
 		}
 		return command == "CLIENT"
 	})
-	_, program, _ := strings.Cut(readme, "```go\n")
-	program, _, _ = strings.Cut(program, "```")
+	program := golden.Code(readme, "go")[0]
 	require.Contains(t, program, "localhost:6379")
 	file := filepath.Join(t.TempDir(), "main.go")
 	require.NoError(t, os.WriteFile(file, []byte(strings.Replace(program, "localhost:6379", redis.Addr(), 1)), 0o600))
@@ -59,12 +54,11 @@ func TestDocumentation_Code_RunsInExamples(t *testing.T) {
 		"README.md":          {"limit/example_test.go", "httplimit/example_test.go"},
 		"docs/production.md": {"example_test.go", "otellimit/example_test.go"},
 	} {
-		parts := strings.Split(read(t, page), "```go\n")[2:]
-		require.Len(t, parts, len(examples))
+		blocks := golden.Code(golden.Text(t, page), "go")[1:]
+		require.Len(t, blocks, len(examples))
 		for i, file := range examples {
-			code, _, _ := strings.Cut(parts[i], "```")
-			example := read(t, file)
-			for line := range strings.Lines(code) {
+			example := golden.Text(t, file)
+			for line := range strings.Lines(blocks[i]) {
 				line = strings.TrimSpace(line)
 				assert.True(t, line == "return err" || strings.Contains(example, line), line)
 			}
@@ -80,10 +74,10 @@ func TestDocumentation_Pages_AreShort(t *testing.T) {
 	require.NoError(t, err)
 	maintainers := []string{"docs/measurements.md"}
 	for _, page := range append(pages, "README.md") {
-		text := read(t, page)
+		text := golden.Text(t, page)
 		assert.LessOrEqual(t, strings.Count(text, "\n"), 250, page)
 		if slices.Contains(maintainers, page) {
-			assert.True(t, strings.Contains(read(t, "CONTRIBUTING.md"), page), page)
+			assert.True(t, strings.Contains(golden.Text(t, "CONTRIBUTING.md"), page), page)
 			continue
 		}
 		assert.NotContains(t, markdownLink.FindAllString(text, -1), "](measurements.md)", page)
@@ -106,7 +100,7 @@ func TestDocumentation_LocalLinks_Resolve(t *testing.T) {
 	require.NoError(t, err)
 	links := 0
 	for _, page := range slices.Concat(pages, examples, []string{"README.md", "CONTRIBUTING.md", "CHANGELOG.md"}) {
-		for _, match := range markdownLink.FindAllStringSubmatch(read(t, page), -1) {
+		for _, match := range markdownLink.FindAllStringSubmatch(golden.Text(t, page), -1) {
 			link := match[1]
 			if strings.Contains(link, "://") {
 				continue
@@ -121,7 +115,7 @@ func TestDocumentation_LocalLinks_Resolve(t *testing.T) {
 				continue
 			}
 			var anchors []string
-			for _, h := range heading.FindAllStringSubmatch(read(t, target), -1) {
+			for _, h := range heading.FindAllStringSubmatch(golden.Text(t, target), -1) {
 				name := notInAnchor.ReplaceAllString(strings.ToLower(h[1]), "")
 				anchors = append(anchors, strings.ReplaceAll(name, " ", "-"))
 			}
@@ -155,13 +149,13 @@ func TestDocumentation_Architecture_NamesExist(t *testing.T) {
 		case entry.IsDir():
 			names[entry.Name()] = true
 		case strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go"):
-			for _, d := range declaredGo.FindAllStringSubmatch(read(t, path), -1) {
+			for _, d := range declaredGo.FindAllStringSubmatch(golden.Text(t, path), -1) {
 				names[d[2]], names[d[1]+"."+d[2]] = true, true
 			}
 		}
 		return nil
 	}))
-	page := read(t, "docs/architecture.md")
+	page := golden.Text(t, "docs/architecture.md")
 	for _, m := range goName.FindAllStringSubmatch(page, -1) {
 		of, name, qualified := strings.Cut(m[1], ".")
 		switch {
@@ -173,7 +167,7 @@ func TestDocumentation_Architecture_NamesExist(t *testing.T) {
 		}
 	}
 	for _, m := range inFile.FindAllStringSubmatch(page, -1) {
-		source := read(t, m[2])
+		source := golden.Text(t, m[2])
 		for _, name := range goName.FindAllStringSubmatch(m[1], -1) {
 			_, last, qualified := strings.Cut(name[1], ".")
 			if !qualified {
@@ -188,7 +182,7 @@ func TestDocumentation_Architecture_NamesExist(t *testing.T) {
 // each test that a page names.
 func TestDocumentation_FilesAndTests_Exist(t *testing.T) {
 	t.Chdir(root)
-	for _, file := range codeFile.FindAllStringSubmatch(read(t, "docs/architecture.md"), -1) {
+	for _, file := range codeFile.FindAllStringSubmatch(golden.Text(t, "docs/architecture.md"), -1) {
 		assert.FileExists(t, file[1])
 	}
 	tests := make(map[string]bool)
@@ -197,7 +191,7 @@ func TestDocumentation_FilesAndTests_Exist(t *testing.T) {
 		if err != nil || !strings.HasSuffix(path, "_test.go") {
 			return err
 		}
-		for _, test := range declared.FindAllStringSubmatch(read(t, path), -1) {
+		for _, test := range declared.FindAllStringSubmatch(golden.Text(t, path), -1) {
 			tests[test[1]] = true
 		}
 		return nil
@@ -205,7 +199,7 @@ func TestDocumentation_FilesAndTests_Exist(t *testing.T) {
 	pages, err := filepath.Glob("docs/*.md")
 	require.NoError(t, err)
 	for _, page := range append(pages, "README.md", "CONTRIBUTING.md") {
-		for _, test := range testName.FindAllStringSubmatch(read(t, page), -1) {
+		for _, test := range testName.FindAllStringSubmatch(golden.Text(t, page), -1) {
 			known := tests[test[1]] || slices.ContainsFunc(slices.Collect(maps.Keys(tests)), func(name string) bool {
 				return strings.HasPrefix(name, test[1]+"_")
 			})

@@ -81,6 +81,13 @@ func (f *Fixture) RequireNoError(_ any, err error) {
 	require.NoError(f, err)
 }
 
+// Timeout returns a context that ends after d, or with the test.
+func Timeout(t testing.TB, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
 // Err returns the error of a call.
 func Err(_ any, err error) error { return err }
 

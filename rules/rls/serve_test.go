@@ -89,11 +89,9 @@ func TestServeHTTP_SlowClient_LosesItsConnection(t *testing.T) {
 func TestServeHTTP_ClientThatDoesNotRead_LosesItsConnection(t *testing.T) {
 	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		conn := servedHTTP(f, client)()
-		_, err := conn.Write([]byte(healthRequest))
-		require.NoError(t, err)
+		require.NoError(t, redistest.Err(conn.Write([]byte(healthRequest))))
 		time.Sleep(time.Minute)
-		_, err = conn.Read(make([]byte, 1))
-		assert.Error(t, err)
+		assert.Error(t, redistest.Err(conn.Read(make([]byte, 1))))
 	})
 }
 
@@ -187,12 +185,10 @@ func TestServe_ConnectionsDuringTheEnd_AreClosed(t *testing.T) {
 	memory := redistest.NewListener()
 	clients := make(chan net.Conn, 1)
 	go func() { clients <- memory.Dial() }()
-	_, err := rls.Ending(memory).Accept()
-	require.NoError(t, err)
+	require.NoError(t, redistest.Err(rls.Ending(memory).Accept()))
 	client := <-clients
 	_ = client.SetReadDeadline(time.Now().Add(5 * time.Second)) // it fails on one that is closed
-	_, err = client.Read(make([]byte, 1))
-	assert.ErrorIs(t, err, io.EOF)
+	assert.ErrorIs(t, redistest.Err(client.Read(make([]byte, 1))), io.EOF)
 }
 
 // Another error of Redis does not change the health.
@@ -214,8 +210,7 @@ func TestServe_PasswordRefused_HealthReportsIt(t *testing.T) {
 			f.Redis.SetError(c.failure)
 			time.Sleep(3 * time.Second)
 			conn := memory.Dial()
-			_, err := conn.Write([]byte(healthRequest))
-			require.NoError(t, err)
+			require.NoError(t, redistest.Err(conn.Write([]byte(healthRequest))))
 			assert.Equal(t, c.want, answered(t, conn), c.failure)
 			conn.Close()
 		}
@@ -239,8 +234,7 @@ func TestServeGRPC_RequestsWithoutAMessage_AreBounded(t *testing.T) {
 	for range 1024 {
 		require.NoError(t, begin(t.Context()))
 	}
-	soon, end := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer end()
+	soon := redistest.Timeout(t, 100*time.Millisecond)
 	require.Equal(t, codes.DeadlineExceeded, status.Code(begin(soon)))
 	require.NoError(t, s.Close())
 	require.NoError(t, s.stop())

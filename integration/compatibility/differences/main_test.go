@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -23,6 +22,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 	"github.com/rratelimiter/rratelimiter/integration/tools/state"
 	"github.com/rratelimiter/rratelimiter/integration/tools/suite"
+	"github.com/rratelimiter/rratelimiter/internal/golden"
 )
 
 const redissonVersion = "4.7.0"
@@ -214,10 +214,9 @@ func requireFree(t *testing.T, l interface {
 // The tables of docs/compatibility.md name every test of this folder and of three other files. A refund is no call
 // of Redisson, so its test is one of the root module.
 func TestCompatibilityPage_Tables_NameEveryTest(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "compatibility.md"))
-	require.NoError(t, err)
+	page := golden.Text(t, filepath.Join("..", "..", "..", "docs", "compatibility.md"))
 	var named []string
-	for _, row := range regexp.MustCompile(`(?m)^\|.*\|$`).FindAllString(string(page), -1) {
+	for _, row := range regexp.MustCompile(`(?m)^\|.*\|$`).FindAllString(page, -1) {
 		for _, name := range regexp.MustCompile("`(Test\\w+)`").FindAllStringSubmatch(row, -1) {
 			if !slices.Contains(named, name[1]) {
 				named = append(named, name[1])
@@ -232,9 +231,8 @@ func TestCompatibilityPage_Tables_NameEveryTest(t *testing.T) {
 	}
 	var written []string
 	for _, file := range files {
-		source, err := os.ReadFile(file)
-		require.NoError(t, err)
-		for _, name := range regexp.MustCompile(`(?m)^func (Test\w+)\(t \*testing\.T\)`).FindAllStringSubmatch(string(source), -1) {
+		source := golden.Text(t, file)
+		for _, name := range regexp.MustCompile(`(?m)^func (Test\w+)\(t \*testing\.T\)`).FindAllStringSubmatch(source, -1) {
 			if name[1] != t.Name() {
 				written = append(written, name[1])
 			}

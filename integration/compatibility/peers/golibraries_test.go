@@ -15,6 +15,7 @@ import (
 	ululeredis "github.com/ulule/limiter/v3/drivers/store/redis"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -50,8 +51,7 @@ func TestTokenBucket_RedisRate_MatchesReplies(t *testing.T) {
 				n := 1 + random.IntN(1+random.IntN(theirs.Burst))
 				want, err := peer.AllowN(t.Context(), "name", theirs, n)
 				require.NoError(t, err)
-				got, err := ours.Take(t.Context(), int64(n))
-				require.NoError(t, err)
+				got := redistest.Result(t, ours.Take, int64(n))
 				require.Equal(t, want.Allowed > 0, got.Allowed, "step %d, %d permits", step, n)
 				if got.Allowed {
 					require.EqualValues(t, want.Remaining, got.Remaining, "step %d", step)
@@ -68,12 +68,9 @@ func TestTokenBucket_RedisRate_MatchesReplies(t *testing.T) {
 			large, err := peer.AllowN(t.Context(), "other", theirs, theirs.Burst+1)
 			require.NoError(t, err)
 			assert.Zero(t, large.Allowed)
-			_, err = ours.Take(t.Context(), int64(theirs.Burst)+1)
-			assert.ErrorIs(t, err, rratelimiter.ErrPermitsExceedRate)
-			_, err = peer.AllowN(t.Context(), "other", theirs, 0)
-			require.NoError(t, err)
-			_, err = ours.Take(t.Context(), 0)
-			assert.ErrorIs(t, err, rratelimiter.ErrInvalidPermits)
+			assert.ErrorIs(t, redistest.Err(ours.Take(t.Context(), int64(theirs.Burst)+1)), rratelimiter.ErrPermitsExceedRate)
+			require.NoError(t, redistest.Err(peer.AllowN(t.Context(), "other", theirs, 0)))
+			assert.ErrorIs(t, redistest.Err(ours.Take(t.Context(), 0)), rratelimiter.ErrInvalidPermits)
 		})
 	}
 }
@@ -95,8 +92,7 @@ func TestFixedWindow_Ulule_MatchesReplies(t *testing.T) {
 		server.SetTime(now)
 		want, err := peer.Get(t.Context(), "name")
 		require.NoError(t, err)
-		got, err := ours.Take(t.Context(), 1)
-		require.NoError(t, err)
+		got := redistest.Result(t, ours.Take, 1)
 		require.Equal(t, !want.Reached, got.Allowed, "step %d", step)
 		require.Equal(t, want.Remaining, got.Remaining, "step %d", step)
 		count[got.Allowed]++
@@ -113,8 +109,6 @@ func TestFixedWindow_Ulule_MatchesReplies(t *testing.T) {
 		want, err := peer.Increment(t.Context(), "name", row.permits)
 		require.NoError(t, err)
 		assert.Equal(t, row.theirs, !want.Reached, "the denied three are counted")
-		got, err := ours.TryAcquire(t.Context(), row.permits)
-		require.NoError(t, err)
-		assert.Equal(t, row.wants, got)
+		assert.Equal(t, row.wants, redistest.Result(t, ours.TryAcquire, row.permits))
 	}
 }

@@ -1,22 +1,16 @@
 package proxies
 
 import (
-	"context"
 	"fmt"
-	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
 
-	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
-	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
-	"github.com/rratelimiter/rratelimiter/rules/rls"
 )
 
 const (
@@ -29,7 +23,8 @@ const (
 // design, in turns. Each is a process of its own on one Redis. The original has Go's default
 // garbage collection; "tuned" has the environment of the image.
 func BenchmarkBeside(b *testing.B) {
-	redis, file := benchRedis(b)
+	redis, file := servers.Single(b).Addr(), filepath.Join(b.TempDir(), "bench.yaml")
+	require.NoError(b, os.WriteFile(file, []byte(benchRules), 0o600))
 	rrl := filepath.Join(b.TempDir(), "rrl")
 	build := exec.Command("go", "build", "-o", rrl, ".")
 	build.Dir = "../../../cmd/rrl"
@@ -49,52 +44,10 @@ func BenchmarkBeside(b *testing.B) {
 				newProcess(b, "plain", image, rrl, serve...),
 				newProcess(b, "prefetching", image, rrl, append(serve[:len(serve):len(serve)], "--prefetch", "1s")...),
 			}
-			contenders[3].ends = func(context.Context) error {
-				time.Sleep(1100 * time.Millisecond) // until its prefetches have ended
-				return nil
-			}
+			contenders[3].rest = 1100 * time.Millisecond // until its prefetches have ended
 			inTurns(b, contenders, keys)
 		})
 	}
-}
-
-// BenchmarkHandler is the same without gRPC, in this process.
-func BenchmarkHandler(b *testing.B) {
-	redis, file := benchRedis(b)
-	open := func(options ...rratelimiter.Option) *rratelimiter.Client {
-		return rratelimiter.New(connected(b, redis), options...)
-	}
-	handler := func(name string, service ratelimit.RateLimitServiceServer) *contender {
-		return &contender{name: name, calls: []call{service.ShouldRateLimit}}
-	}
-	service := func(client *rratelimiter.Client) *rls.Server {
-		s, err := rls.New(rls.Config{Client: client, Path: file, Log: slog.New(slog.DiscardHandler),
-			Deadline: 10 * time.Second})
-		require.NoError(b, err)
-		return s
-	}
-	prefetching := open(rratelimiter.WithPrefetch(time.Second))
-	for _, keys := range []int{1, 10_000} {
-		b.Run(fmt.Sprintf("keys=%d", keys), func(b *testing.B) {
-			contenders := []*contender{
-				handler("theirs", &counting{redis: connected(b, redis)}), handler("plain", service(open())),
-				handler("prefetching", service(prefetching)),
-			}
-			contenders[2].ends = prefetching.Flush
-			inTurns(b, contenders, keys)
-		})
-	}
-}
-
-// benchRedis returns a Redis and a file with a limit that is never reached.
-func benchRedis(b *testing.B) (address, file string) {
-	file = filepath.Join(b.TempDir(), "bench.yaml")
-	require.NoError(b, os.WriteFile(file, []byte(benchRules), 0o600))
-	return servers.Single(b).Addr(), file
-}
-
-func connected(b *testing.B, redis string) rueidis.Client {
-	return servers.Connect(b, rueidis.ClientOption{InitAddress: []string{redis}, DisableCache: true})
 }
 
 // inTurns runs all contenders in each round, each time in another order.

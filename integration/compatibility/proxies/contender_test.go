@@ -26,16 +26,13 @@ const (
 	conns   = 4
 )
 
-// call sends a request to a service.
-type call func(context.Context, *ratelimit.RateLimitRequest) (*ratelimit.RateLimitResponse, error)
-
 // contender is a service under load.
 type contender struct {
-	name  string
-	ends  func(context.Context) error // completes pending work at the end of a turn; may be nil
-	calls []call
-	rates []float64
-	p99s  []time.Duration
+	name    string
+	rest    time.Duration // at the end of a turn
+	clients []ratelimit.RateLimitServiceClient
+	rates   []float64
+	p99s    []time.Duration
 }
 
 // newProcess starts a program as a service on loopback. PORT in its arguments and environment is
@@ -70,10 +67,7 @@ func newProcess(b *testing.B, name string, env []string, program string, args ..
 		require.NoError(b, err)
 		b.Cleanup(func() { conn.Close() })
 		client := ratelimit.NewRateLimitServiceClient(conn)
-		s.calls = append(s.calls, func(ctx context.Context, r *ratelimit.RateLimitRequest) (*ratelimit.RateLimitResponse,
-			error) {
-			return client.ShouldRateLimit(ctx, r)
-		})
+		s.clients = append(s.clients, client)
 		ctx, cancel := context.WithTimeout(b.Context(), 30*time.Second)
 		_, err = client.ShouldRateLimit(ctx, request(0), grpc.WaitForReady(true))
 		cancel()
@@ -97,9 +91,9 @@ func (s *contender) load(b *testing.B, keys int, d time.Duration) {
 	for i := range streams {
 		all.Go(func() {
 			random := rand.New(rand.NewPCG(uint64(i), 1))
-			call := s.calls[i%len(s.calls)]
+			client := s.clients[i%len(s.clients)]
 			for now := time.Now(); now.Before(end); {
-				answer, err := call(b.Context(), request(random.IntN(keys)))
+				answer, err := client.ShouldRateLimit(b.Context(), request(random.IntN(keys)))
 				if err != nil || answer.GetOverallCode() != ratelimit.RateLimitResponse_OK {
 					b.Errorf("%s: %v %v, want it granted", s.name, answer, err)
 					return
@@ -115,9 +109,7 @@ func (s *contender) load(b *testing.B, keys int, d time.Duration) {
 	slices.Sort(times)
 	s.rates = append(s.rates, float64(len(times))/d.Seconds())
 	s.p99s = append(s.p99s, times[len(times)*99/100])
-	if s.ends != nil {
-		require.NoError(b, s.ends(b.Context()))
-	}
+	time.Sleep(s.rest)
 }
 
 // report reports each contender's medians, and its ratios and 99th percentiles relative to the

@@ -26,6 +26,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
+	"github.com/rratelimiter/rratelimiter/internal/golden"
 	"github.com/rratelimiter/rratelimiter/rules/rls"
 )
 
@@ -33,9 +34,8 @@ import (
 // machine.
 func envoyConf(t *testing.T, listen, upstream, service int) string {
 	t.Helper()
-	text, err := os.ReadFile("../../../examples/deploy/envoy.yaml")
-	require.NoError(t, err)
-	conf := string(text)
+	text := golden.Text(t, "../../../examples/deploy/envoy.yaml")
+	conf := text
 	for was, is := range map[string]string{
 		"address: 0.0.0.0, port_value: 10000": fmt.Sprintf("address: 127.0.0.1, port_value: %d", listen),
 		"address: program, port_value: 80":    fmt.Sprintf("address: 127.0.0.1, port_value: %d", upstream),
@@ -105,13 +105,9 @@ func TestEnvoy_OtherSpellingsOfAPath_CountTogether(t *testing.T) {
 
 // The clusters for TLS and for a socket in docs/envoy.md reach the service.
 func TestEnvoy_ClustersOfThePage_ReachTheService(t *testing.T) {
-	page, err := os.ReadFile("../../../docs/envoy.md")
-	require.NoError(t, err)
-	_, section, found := strings.Cut(string(page), "\n## TLS and unix sockets\n")
-	require.True(t, found)
+	section := golden.Between(t, golden.Text(t, "../../../docs/envoy.md"), "\n## TLS and unix sockets\n", "\n## ")
 	var blocks []string
-	for _, block := range strings.Split(section, "```yaml\n")[1:3] {
-		block, _, _ := strings.Cut(block, "```")
+	for _, block := range golden.Code(section, "yaml") {
 		blocks = append(blocks, "      "+strings.ReplaceAll(strings.TrimSpace(block), "\n", "\n      "))
 	}
 	dir := t.TempDir()

@@ -19,6 +19,7 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
+	"github.com/rratelimiter/rratelimiter/internal/golden"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -87,11 +88,9 @@ func nginxAt(t *testing.T, conf string, replace ...string) string {
 
 // nginx limits requests by the rules, and returns 429 for its 403.
 func TestNginx_AuthRequest_LimitsRequests(t *testing.T) {
-	page, err := os.ReadFile("../../../docs/rules.md")
-	require.NoError(t, err)
-	_, shown, _ := strings.Cut(string(page), "```nginx\n")
-	shown, _, _ = strings.Cut(shown, "```")
-	shown = strings.NewReplacer("http://program", "http://UPSTREAM", "http://limits:8080", "http://SERVICE").Replace(shown)
+	page := golden.Text(t, "../../../docs/rules.md")
+	shown := strings.NewReplacer("http://program", "http://UPSTREAM", "http://limits:8080", "http://SERVICE").
+		Replace(golden.Code(page, "nginx")[0])
 	for line := range strings.Lines(shown) {
 		assert.Contains(t, nginxConf, strings.TrimSpace(line))
 	}

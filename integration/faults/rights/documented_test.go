@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -17,24 +16,21 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/fallback"
+	"github.com/rratelimiter/rratelimiter/internal/golden"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
+// page is the one that documents rights.
+const page = "../../../docs/compatibility.md"
+
 // documentedRights returns the commands of each policy in docs/compatibility.md.
 func documentedRights(t *testing.T) map[string][]string {
 	t.Helper()
-	page, err := os.ReadFile("../../../docs/compatibility.md")
-	require.NoError(t, err)
-	_, text, ok := strings.Cut(string(page), "| policy | commands in scripts |")
-	require.True(t, ok)
 	rights := make(map[string][]string)
-	for row := range strings.Lines(text) {
+	for row := range strings.Lines(golden.Between(t, golden.Text(t, page), "| policy | commands in scripts |", "\n\n")) {
 		cells := strings.Split(row, "|")
 		if len(cells) != 4 || !strings.Contains(row, "`") {
-			if len(rights) > 0 {
-				break
-			}
 			continue
 		}
 		for _, policy := range regexp.MustCompile("`([A-Za-z]+)`").FindAllStringSubmatch(cells[1], -1) {
@@ -111,8 +107,7 @@ func TestPolicies_DocumentedRights_AreEnough(t *testing.T) {
 			for _, name := range slices.Sorted(maps.Keys(calls)) {
 				for range 12 { // of which some expire
 					s.now = s.now.Add(interval / 13)
-					_, err := full.TryAcquire(t.Context(), 1)
-					require.NoError(t, err)
+					require.NoError(t, redistest.Err(full.TryAcquire(t.Context(), 1)))
 				}
 				refused = limited(t, calls[name](t.Context()), "") || refused
 				s.now = s.now.Add(interval / 2) // the next call removes what expires
@@ -166,18 +161,13 @@ func TestPolicies_DocumentedRights_AreEnough(t *testing.T) {
 		require.True(t, used[command] || command == "TIME", "no policy has %s", command)
 	}
 	weak := s.allowed(t, append(always, append(rights["TokenBucket"], "TIME")...), rratelimiter.WithServerTime())
-	_, err := limit.New(weak, "name", policies["TokenBucket"]).TryAcquire(t.Context(), 1)
-	require.NoError(t, err)
+	require.NoError(t, redistest.Err(limit.New(weak, "name", policies["TokenBucket"]).TryAcquire(t.Context(), 1)))
 }
 
 // redissonRights returns the commands of package rratelimiter in docs/compatibility.md.
 func redissonRights(t *testing.T) (rights []string) {
 	t.Helper()
-	page, err := os.ReadFile("../../../docs/compatibility.md")
-	require.NoError(t, err)
-	_, text, ok := strings.Cut(string(page), "## Rights")
-	require.True(t, ok)
-	text, _, _ = strings.Cut(text, "Package `limit`")
+	text := golden.Between(t, golden.Text(t, page), "## Rights", "Package `limit`")
 	for _, found := range regexp.MustCompile("`([A-Z]+)`").FindAllStringSubmatch(text, -1) {
 		rights = append(rights, found[1])
 	}
@@ -192,18 +182,13 @@ type patternsOf struct {
 
 func documentedPatterns(t *testing.T) (all []patternsOf) {
 	t.Helper()
-	page, err := os.ReadFile("../../../docs/compatibility.md")
-	require.NoError(t, err)
-	_, text, ok := strings.Cut(string(page), "| names such as |")
-	require.True(t, ok)
-	text, _, _ = strings.Cut(text, "\n\n")
 	quoted := func(cell string) (texts []string) {
 		for _, found := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(cell, -1) {
 			texts = append(texts, found[1])
 		}
 		return texts
 	}
-	for row := range strings.Lines(text) {
+	for row := range strings.Lines(golden.Between(t, golden.Text(t, page), "| names such as |", "\n\n")) {
 		if cells := strings.Split(row, "|"); len(cells) == 5 && strings.Contains(cells[1], "`") {
 			all = append(all, patternsOf{quoted(cells[1])[0], quoted(cells[2]), quoted(cells[3])})
 		}

@@ -3,7 +3,6 @@ package rights_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -14,6 +13,8 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rratelimiter/rratelimiter/internal/golden"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -37,9 +38,8 @@ func policyCommands(t *testing.T) []string {
 	require.NoError(t, err)
 	var all []string
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		require.NoError(t, err)
-		for _, found := range regexp.MustCompile(`\bcall\('([A-Z]+)'`).FindAllStringSubmatch(string(text), -1) {
+		text := golden.Text(t, file)
+		for _, found := range regexp.MustCompile(`\bcall\('([A-Z]+)'`).FindAllStringSubmatch(text, -1) {
 			if file != "../../../limit/redisson.lua" {
 				all = append(all, found[1])
 			}
@@ -170,9 +170,7 @@ func TestPolicies_RightMissingInARelease_FreesNoMore(t *testing.T) {
 				full := limit.New(s.all, "name", policy)
 				for _, permits := range []int64{2, 1, 4} {
 					s.now = s.now.Add(time.Second)
-					ok, err := full.TryAcquire(t.Context(), permits)
-					require.NoError(t, err)
-					require.True(t, ok)
+					require.True(t, redistest.Result(t, full.TryAcquire, permits))
 				}
 				about := fmt.Sprintf("%s without %s, %d", name, command, n)
 				limited(t, limit.New(weak, "name", policy).Release(t.Context(), n), about)
@@ -181,9 +179,7 @@ func TestPolicies_RightMissingInARelease_FreesNoMore(t *testing.T) {
 				require.LessOrEqual(t, all[0].Remaining, 3+n, about)
 				require.GreaterOrEqual(t, all[0].Remaining, int64(3), about)
 				s.pass(t, name, 24*time.Hour)
-				ok, err := full.TryAcquire(t.Context(), rate)
-				require.NoError(t, err)
-				require.True(t, ok, about)
+				require.True(t, redistest.Result(t, full.TryAcquire, rate), about)
 			}
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 	"github.com/rratelimiter/rratelimiter/integration/tools/state"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 // stage is a server with limiters of two users: one with all rights, and one without a right. Both
@@ -70,9 +71,7 @@ func (s *stage) prepare(t *testing.T, r rratelimiter.Rate, name string) (taken i
 		require.NoError(t, l.SetRate(t.Context(), r))
 		take := func(permits int64) {
 			t.Helper()
-			ok, err := l.TryAcquire(t.Context(), permits)
-			require.NoError(t, err)
-			require.True(t, ok)
+			require.True(t, redistest.Result(t, l.TryAcquire, permits))
 			s.now = s.now.Add(time.Millisecond)
 		}
 		if limiter == "other" { // which a Rename or a Copy replaces

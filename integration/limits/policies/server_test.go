@@ -139,18 +139,14 @@ func TestPenalty_RealServer_EndsByItsClock(t *testing.T) {
 	l := limit.New(s.Client, "name", limit.SlidingLog{Permits: 1, Interval: time.Hour},
 		limit.Penalty{Denials: 3, Within: time.Hour, For: 2 * time.Hour})
 	for range 4 {
-		_, err := l.TryAcquire(t.Context(), 1)
-		require.NoError(t, err)
+		require.NoError(t, redistest.Err(l.TryAcquire(t.Context(), 1)))
 	}
 	s.Now = s.Now.Add(90 * time.Minute)
-	each, err := l.TakeEach(t.Context(), 1)
-	require.NoError(t, err)
+	each := redistest.Result(t, l.TakeEach, 1)
 	assert.True(t, each[0].Allowed)
 	assert.InDelta(t, 2*time.Hour, each[1].RetryAfter, float64(time.Minute))
 	require.NoError(t, l.Pause(t.Context(), 0))
-	allowed, err := l.TryAcquire(t.Context(), 1)
-	require.NoError(t, err)
-	assert.True(t, allowed)
+	assert.True(t, redistest.Result(t, l.TryAcquire, 1))
 }
 
 // isWindow reports whether the clock of the server ends the windows of a policy. That of miniredis stands still.

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/internal/golden"
 )
 
 // defect is a change of one file of the library.
@@ -52,10 +54,9 @@ func TestHistories_DefectInTheLibrary_IsFound(t *testing.T) {
 	for name, d := range defects {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			source, err := os.ReadFile(filepath.Join(root, d.file))
-			require.NoError(t, err)
-			require.Equal(t, 1, strings.Count(string(source), d.old), "the text of the defect in %s", d.file)
-			changed := strings.Replace(string(source), d.old, d.new, 1)
+			source := golden.Text(t, filepath.Join(root, d.file))
+			require.Equal(t, 1, strings.Count(source, d.old), "the text of the defect in %s", d.file)
+			changed := strings.Replace(source, d.old, d.new, 1)
 			replaced := map[string]string{filepath.Join(root, d.file): filepath.Join(dir, "file")}
 			require.NoError(t, os.WriteFile(filepath.Join(dir, "file"), []byte(changed), 0o600))
 			overlay, err := json.Marshal(map[string]any{"Replace": replaced})

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/internal/golden"
 )
 
 func explore(t *testing.T, models ...string) (output string, err error) {
@@ -23,20 +25,18 @@ func TestModels_Mistake_IsFound(t *testing.T) {
 	require.NoError(t, err)
 	require.NotEmpty(t, all)
 	for _, model := range all {
-		source, err := os.ReadFile(model)
-		require.NoError(t, err)
-		require.Contains(t, string(source), "\nMistake: check ")
+		source := golden.Text(t, model)
+		require.Contains(t, source, "\nMistake: check ")
 	}
 	output, err := explore(t, all...)
 	require.NoError(t, err, output)
 }
 
 func TestExplore_WithoutTheMistake_Fails(t *testing.T) {
-	source, err := os.ReadFile("../../../model/waiters.als")
-	require.NoError(t, err)
+	source := golden.Text(t, "../../../model/waiters.als")
 	model := filepath.Join(t.TempDir(), "model.als")
-	fixed := strings.Replace(string(source), "some Forgetful implies none -> none", "no Waiter implies none -> none", 1)
-	require.NotEqual(t, string(source), fixed)
+	fixed := strings.Replace(source, "some Forgetful implies none -> none", "no Waiter implies none -> none", 1)
+	require.NotEqual(t, source, fixed)
 	fixed = strings.ReplaceAll(fixed, "12 steps", "6 steps")
 	require.NoError(t, os.WriteFile(model, []byte(fixed), 0o600))
 	output, err := explore(t, model)

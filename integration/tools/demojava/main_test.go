@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -11,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
+	"github.com/rratelimiter/rratelimiter/internal/golden"
 )
 
 const exampleDir = "../../../examples/java-and-go/"
@@ -40,17 +40,15 @@ func TestPlay_JavaAndGo_ShareTheLimit(t *testing.T) {
 
 // TestReadme_Commands_AreThoseOfTheDemo, with the address of a local Redis.
 func TestReadme_Commands_AreThoseOfTheDemo(t *testing.T) {
-	readme, err := os.ReadFile(exampleDir + "README.md")
-	require.NoError(t, err)
+	readme := golden.Text(t, exampleDir + "README.md")
 	const url = "redis://localhost:6379"
 	for _, command := range []string{
 		javaCommand + url,
 		goCommand + url,
 		"go run ../../cmd/rrl --redis " + url + " show paid-api",
 	} {
-		assert.Contains(t, string(readme), "\n"+command+"\n")
+		assert.Contains(t, readme, "\n"+command+"\n")
 	}
-	pom, err := os.ReadFile(exampleDir + "pom.xml")
-	require.NoError(t, err)
-	assert.Contains(t, string(pom), "<version>4.7.0</version>")
+	pom := golden.Text(t, exampleDir + "pom.xml")
+	assert.Contains(t, pom, "<version>4.7.0</version>")
 }

@@ -8,15 +8,16 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/internal/golden"
 )
 
 // TestReadme_Clone_MakesModulesUsable runs the commands of the README in a new module, for each module
 // of this repository.
 func TestReadme_Clone_MakesModulesUsable(t *testing.T) {
 	const module = "github.com/rratelimiter/rratelimiter"
-	readme, err := os.ReadFile("../../../README.md")
-	require.NoError(t, err)
-	_, edit, found := strings.Cut(string(readme), "```sh\n")
+	readme := golden.Text(t, "../../../README.md")
+	_, edit, found := strings.Cut(readme, "```sh\n")
 	require.True(t, found)
 	edit, _, found = strings.Cut(edit, "\ngo mod tidy\n")
 	require.True(t, found)

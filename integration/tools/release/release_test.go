@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/internal/golden"
 )
 
 const repository = "../../.."
@@ -52,9 +54,8 @@ func TestRelease_EarlierReleases_ComparesTheAPIWithThePrevious(t *testing.T) {
 	output, err := c.release("v0.9.0", "true")
 	require.NoError(t, err, output)
 	require.Contains(t, c.git("tag", "--points-at", "HEAD"), "rules/v0.9.0")
-	calls, err := os.ReadFile(log)
-	require.NoError(t, err)
-	require.Equal(t, strings.Repeat("-base=v0.8.10 -version=v0.9.0\n", 5), string(calls), "one for each module")
+	calls := golden.Text(t, log)
+	require.Equal(t, strings.Repeat("-base=v0.8.10 -version=v0.9.0\n", 5), calls, "one for each module")
 
 	before := c.git("rev-parse", "HEAD")
 	t.Setenv("GORELEASE", "false")
@@ -137,9 +138,8 @@ func newClone(t *testing.T) *clone {
 	}
 	c := &clone{t, filepath.Join(dir, "clone")}
 	c.git("checkout", "-q", "-B", "release")
-	script, err := os.ReadFile(filepath.Join(repository, ".ci/release"))
-	require.NoError(t, err)
-	c.write(".ci/release", string(script))
+	script := golden.Text(t, filepath.Join(repository, ".ci/release"))
+	c.write(".ci/release", script)
 	c.git("add", ".")
 	c.git("commit", "-q", "--allow-empty", "-m", "the present script")
 	c.git("push", "-q", "-u", "origin", "release")
@@ -170,9 +170,8 @@ func (c *clone) commit(name, text string) {
 
 func (c *clone) read(name string) string {
 	c.t.Helper()
-	text, err := os.ReadFile(filepath.Join(c.dir, name))
-	require.NoError(c.t, err)
-	return string(text)
+	text := golden.Text(c.t, filepath.Join(c.dir, name))
+	return text
 }
 
 func (c *clone) write(name, text string) {

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter/integration/compatibility/oracle"
+	"github.com/rratelimiter/rratelimiter/internal/golden"
 )
 
 const root = "../../.."
@@ -51,9 +52,8 @@ func TestMakeTest_EveryPackage_HasRun(t *testing.T) {
 		{"integration", "on " + version(t) + ", with Redisson " + strings.Join(oracle.VersionsToTest(), ", ")},
 		{"containers", "on images"},
 	} {
-		content, err := os.ReadFile(filepath.Join(written, group.name))
-		require.NoError(t, err)
-		output := string(content)
+		content := golden.Text(t, filepath.Join(written, group.name))
+		output := content
 		packages := passed.FindAllStringSubmatch(output, -1)
 		for _, match := range packages {
 			ran[path.Join(".", match[1])] = true

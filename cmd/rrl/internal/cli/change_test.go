@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -119,8 +120,7 @@ func TestPause_Zero_EndsAPenalty(t *testing.T) {
 	l := limit.New(rratelimiter.New(s.Client), "api", limit.FixedWindow{Permits: 1, Interval: time.Hour},
 		limit.Penalty{Denials: 2, Within: time.Hour, For: 10 * time.Hour})
 	take := func() {
-		_, err := l.TryAcquire(t.Context(), 1)
-		require.NoError(t, err)
+		require.NoError(t, redistest.Err(l.TryAcquire(t.Context(), 1)))
 	}
 	take()
 	take()
@@ -142,9 +142,7 @@ func TestPause_Program_IsDenied(t *testing.T) {
 	l := limit.New(rratelimiter.New(s.Client), "api", limit.FixedWindow{Permits: 5, Interval: time.Hour},
 		limit.Pause{Most: time.Minute})
 	require.Equal(t, "paused: api, for 1h, in programs whose limiter has a limit.Pause\n", s.on("pause", "api", "1h"))
-	d, err := l.Take(t.Context(), 1)
-	require.NoError(t, err)
-	require.InDelta(t, time.Hour, d.RetryAfter, float64(time.Minute))
+	require.InDelta(t, time.Hour, redistest.Result(t, l.Take, 1).RetryAfter, float64(time.Minute))
 	require.Equal(t, "paused: api, for 1h by a longer pause\n", s.on("pause", "api", "30s"))
 	shown := s.on("show", "api")
 	require.Contains(t, shown, "kind        package limit, pause\n")
@@ -157,9 +155,7 @@ func TestPause_Program_IsDenied(t *testing.T) {
 	r := tool("try", "api", "--policy", "fixed_window:5/1h", "--policy", "pause:most=1h", "--redis", s.url())
 	require.Equal(t, exitDenied, r.code)
 	require.Equal(t, "not paused: api\n", s.on("pause", "api", "0"))
-	granted, err := l.TryAcquire(t.Context(), 5)
-	require.NoError(t, err)
-	require.True(t, granted)
+	require.True(t, redistest.Result(t, l.TryAcquire, 5))
 	require.JSONEq(t, `{"limiter":"api","paused_ms":0}`, s.on("pause", "api", "0", "-o", "json"))
 	for _, args := range [][]string{{"pause"}, {"pause", "api"}, {"pause", "", "1s"}, {"pause", "api", "x"},
 		{"pause", "api", "--", "-1s"}} {

@@ -32,6 +32,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/golden"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 // TestToolPage_Console_IsTheOutput: every command of docs/tool.md is run in the order of the page,
@@ -62,8 +63,7 @@ func story(m *inMemory) {
 	api := lib.Limiter("paid-api")
 	require.NoError(m, api.SetRate(ctx, rratelimiter.Rate{Permits: 100, Interval: time.Minute}))
 	for _, n := range []int64{30, 40, 17} {
-		_, err := api.TryAcquire(ctx, n)
-		require.NoError(m, err)
+		require.NoError(m, redistest.Err(api.TryAcquire(ctx, n)))
 		m.pass(10 * time.Second)
 	}
 	for i, id := range []string{client1, client2} {
@@ -72,8 +72,7 @@ func story(m *inMemory) {
 		_, err := l.TrySetRate(ctx, rratelimiter.Rate{Type: rratelimiter.PerClient, Permits: 20, Interval: 5 * time.Second,
 			KeepAlive: time.Hour})
 		require.NoError(m, err)
-		_, err = l.TryAcquire(ctx, int64(5+13*i))
-		require.NoError(m, err)
+		require.NoError(m, redistest.Err(l.TryAcquire(ctx, int64(5+13*i))))
 	}
 	require.Equal(m, "granted: 3 of login:ada, 2 left of 5\n", m.says("rrl try login:ada -n 3 --policy fixed_window:5/1m"))
 	// A program that was no good.
@@ -86,7 +85,7 @@ func story(m *inMemory) {
 func filesOfThePage(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.CopyFS(filepath.Join(dir, "limits"), os.DirFS(deployed+"limits")))
-	rules := read(t, "../../../../rules/testdata/rules.yaml")
+	rules := golden.Text(t, "../../../../rules/testdata/rules.yaml")
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "rules.yaml"), []byte(rules), 0o600))
 	const wrong = `domain: edge
 descriptors:
@@ -116,32 +115,13 @@ func (m *inMemory) says(line string) string {
 	return out.String()
 }
 
-func read(t *testing.T, file string) string {
-	t.Helper()
-	text, err := os.ReadFile(file)
-	require.NoError(t, err)
-	return string(text)
-}
-
 // page is a page of the documentation.
-func page(t *testing.T, name string) string { return read(t, "../../../../docs/"+name) }
+func page(t *testing.T, name string) string { return golden.Text(t, "../../../../docs/"+name) }
 
-// section is a part of a page.
+// section returns a part of a page.
 func section(t *testing.T, page, head string) string {
 	t.Helper()
-	_, text, found := strings.Cut(page, "\n## "+head+"\n")
-	require.True(t, found, head)
-	text, _, _ = strings.Cut(text, "\n## ")
-	return text
-}
-
-// blocks is the code of a language in a text.
-func blocks(text, language string) (all []string) {
-	for _, block := range strings.Split(text, "```"+language+"\n")[1:] {
-		block, _, _ = strings.Cut(block, "```")
-		all = append(all, block)
-	}
-	return all
+	return golden.Between(t, page, "\n## "+head+"\n", "\n## ")
 }
 
 // Each command of rrl serve that the pages show is run, with files, addresses and a Redis of the test.
@@ -156,7 +136,7 @@ func TestPages_ServeCommands_Run(t *testing.T) {
 	t.Setenv("REDIS_URL", replace.Replace("redis://redis:6379"))
 	commands := 0
 	for _, name := range []string{"tool.md", "envoy.md"} {
-		for _, block := range blocks(page(t, name), "sh") {
+		for _, block := range golden.Code(page(t, name), "sh") {
 			for line := range strings.Lines(block) {
 				line, _, _ = strings.Cut(line, " #")
 				args, ok := strings.CutPrefix(strings.TrimSpace(line), "rrl serve ")
@@ -189,7 +169,7 @@ func TestToolPage_Serve_HasEachFlag(t *testing.T) {
 
 // The parts of a cluster that docs/envoy.md shows for TLS and a socket are what Envoy takes.
 func TestEnvoyPage_SecureClusters_AreValid(t *testing.T) {
-	shown := blocks(section(t, page(t, "envoy.md"), "TLS and unix sockets"), "yaml")
+	shown := golden.Code(section(t, page(t, "envoy.md"), "TLS and unix sockets"), "yaml")
 	require.Len(t, shown, 2)
 	for n, block := range shown {
 		made := new(cluster.Cluster)
@@ -231,7 +211,7 @@ func yamlToJSON(t *testing.T, text string) (documents [][]byte) {
 func edgeEnvoy(t *testing.T) (*bootstrap.Bootstrap, *manager.HttpConnectionManager, *filter.RateLimit) {
 	t.Helper()
 	config := new(bootstrap.Bootstrap)
-	require.NoError(t, protojson.Unmarshal(yamlToJSON(t, read(t, deployed+"envoy.yaml"))[0], config))
+	require.NoError(t, protojson.Unmarshal(yamlToJSON(t, golden.Text(t, deployed+"envoy.yaml"))[0], config))
 	require.NoError(t, config.ValidateAll())
 	http := new(manager.HttpConnectionManager)
 	first := config.GetStaticResources().GetListeners()[0].GetFilterChains()[0].GetFilters()[0]
@@ -278,7 +258,7 @@ func TestDeploy_Files_Agree(t *testing.T) {
 	flags := (&app{}).serve().Flags()
 	grpc, http := flags.Lookup("grpc").DefValue[1:], flags.Lookup("http").DefValue[1:]
 
-	kubernetes := read(t, deployed+"kubernetes.yaml")
+	kubernetes := golden.Text(t, deployed+"kubernetes.yaml")
 	require.Len(t, yamlToJSON(t, kubernetes), 3)
 	for _, part := range []string{
 		"{name: grpc, containerPort: " + grpc + "}", "{name: http, containerPort: " + http + "}",
@@ -298,11 +278,11 @@ func TestDeploy_Files_Agree(t *testing.T) {
 	entries, err := os.ReadDir(deployed + "limits")
 	require.NoError(t, err)
 	require.Len(t, entries, 1)
-	assert.Contains(t, unindented(kubernetes), "edge.yaml: |\n"+unindented(read(t, deployed+"limits/edge.yaml")))
+	assert.Contains(t, unindented(kubernetes), "edge.yaml: |\n"+unindented(golden.Text(t, deployed+"limits/edge.yaml")))
 
-	compose := read(t, deployed+"compose.yaml")
+	compose := golden.Text(t, deployed+"compose.yaml")
 	// The Envoy that integration/compatibility/proxies runs with this file.
-	fetch := read(t, "../../../../integration/compatibility/proxies/envoy.sh")
+	fetch := golden.Text(t, "../../../../integration/compatibility/proxies/envoy.sh")
 	version := regexp.MustCompile(`(?m)^version=(\S+)`).FindStringSubmatch(fetch)
 	for _, part := range []string{
 		"\n  envoy:\n    image: envoyproxy/envoy:v" + version[1] + "\n", "[./envoy.yaml:/etc/envoy/envoy.yaml:ro]",
@@ -335,7 +315,7 @@ func TestDeploy_Arguments_Serve(t *testing.T) {
 	redis := startRedis(t)
 	here := strings.NewReplacer("/etc/rls", deployed+"limits", "/run/redis/password", written(t, "password", "hidden\n"),
 		"redis://redis:6379", redis.url(), "--output=json", "--output=text", "=5s", "=0s", "=10s", "=0s")
-	for _, text := range []string{read(t, deployed+"compose.yaml"), read(t, deployed+"kubernetes.yaml")} {
+	for _, text := range []string{golden.Text(t, deployed+"compose.yaml"), golden.Text(t, deployed+"kubernetes.yaml")} {
 		args := regexp.MustCompile(`: \[serve, (.*)\]`).FindStringSubmatch(text)
 		s := serve(t, strings.Split(here.Replace(args[1]), ", ")...)
 		answer, err := s.ask(t.Context(), "remote_address=198.51.100.7")
@@ -349,11 +329,11 @@ func TestDeploy_Arguments_Serve(t *testing.T) {
 // TestEnvoyPage_Examples_AreDeployed: docs/envoy.md shows limits/edge.yaml and parts of envoy.yaml.
 func TestEnvoyPage_Examples_AreDeployed(t *testing.T) {
 	text := page(t, "envoy.md")
-	assert.Equal(t, []string{read(t, deployed+"limits/edge.yaml")}, blocks(section(t, text, "Configuration file"), "yaml"))
-	parts := blocks(section(t, text, "Envoy"), "yaml")
+	assert.Equal(t, []string{golden.Text(t, deployed+"limits/edge.yaml")}, golden.Code(section(t, text, "Configuration file"), "yaml"))
+	parts := golden.Code(section(t, text, "Envoy"), "yaml")
 	require.NotEmpty(t, parts)
 	for _, part := range parts {
-		assert.Contains(t, unindented(read(t, deployed+"envoy.yaml")), unindented(part))
+		assert.Contains(t, unindented(golden.Text(t, deployed+"envoy.yaml")), unindented(part))
 	}
 }
 

@@ -70,9 +70,7 @@ func TestInFlight_EachCommand_ShowsWhatIsHeld(t *testing.T) {
 	take := func(lease time.Duration, grants int) {
 		l := limit.New(client, "model", limit.InFlight{Permits: 1000, Lease: lease})
 		for range grants {
-			ok, err := l.TryAcquire(t.Context(), 1)
-			require.NoError(t, err)
-			require.True(t, ok)
+			require.True(t, redistest.Result(t, l.TryAcquire, 1))
 		}
 	}
 	const flag = " --policy in_flight:1000,lease=1m"
@@ -101,14 +99,12 @@ func TestInFlight_EachCommand_ShowsWhatIsHeld(t *testing.T) {
 	renewed := fmt.Sprintf("%sxxxxxxxx 0 2 15000", strconv.FormatInt(m.now().Add(-time.Hour).UnixMilli(), 36))
 	end := float64(m.now().Add(12 * time.Second).UnixMilli())
 	for member, score := range map[string]float64{"clock": -1 - end + 15000, "held": -2, renewed: end} {
-		_, err := m.server.ZAdd("{model}:inflight", score, member)
-		require.NoError(t, err)
+		require.NoError(t, redistest.Err(m.server.ZAdd("{model}:inflight", score, member)))
 	}
 	assert.Contains(t, m.says("rrl show model"), "  holder      2 permits for 1h, its lease ends in 12s, renewed\n")
 	assert.Contains(t, m.says("rrl show model -o json"), `"places":[{"age_ms":3600000,"ends_ms":12000,"permits":2,"renewed":true}]`)
 	m.says("rrl reset model --yes")
-	_, err := m.server.ZAdd("{model}:inflight", 1, "other")
-	require.NoError(t, err)
+	require.NoError(t, redistest.Err(m.server.ZAdd("{model}:inflight", 1, "other")))
 	assert.Contains(t, m.says("rrl audit"), `"{model}:inflight" holds "other 1 ", which package limit does not write`)
 }
 
@@ -181,8 +177,7 @@ func TestFree_RandomCalls_IsTheLibrarys(t *testing.T) {
 		for step := range 60 {
 			switch n := random.IntN(12); {
 			case n < 8:
-				_, err := l.TryAcquire(ctx, 1+random.Int64N(4))
-				require.NoError(t, err)
+				require.NoError(t, redistest.Err(l.TryAcquire(ctx, 1+random.Int64N(4))))
 			case n == 8:
 				require.NoError(t, l.Release(ctx, random.Int64N(5)))
 			case n == 9:

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rratelimiter/rratelimiter/internal/golden"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
@@ -138,7 +139,7 @@ func TestImage_Binary_NeedsNoOtherFile(t *testing.T) {
 	require.NoError(t, err, "%s", out)
 	image := filepath.Join(tree, "bin/image")
 
-	authorities := read(t, filepath.Join(image, "etc/ssl/certs/ca-certificates.crt"))
+	authorities := golden.Text(t, filepath.Join(image, "etc/ssl/certs/ca-certificates.crt"))
 	assert.True(t, x509.NewCertPool().AppendCertsFromPEM([]byte(authorities)))
 
 	redis := startRedis(t)

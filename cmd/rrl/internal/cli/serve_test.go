@@ -75,8 +75,7 @@ func TestServe_PasswordChanges_NewFileIsRead(t *testing.T) {
 	redis.run("CONFIG SET requirepass before")
 	file := written(t, "password", "before\n")
 	s := serve(t, written(t, "edge.yaml", edge), "--redis", redis.url(), "--password-file", file)
-	_, err := s.ask(t.Context(), "user=ann")
-	require.NoError(t, err)
+	require.NoError(t, redistest.Err(s.ask(t.Context(), "user=ann")))
 	health := func(want int) {
 		require.Eventually(t, func() bool {
 			code, _ := s.get("/healthcheck")
@@ -119,8 +118,7 @@ func TestServe_Rules_DecideForProxies(t *testing.T) {
 	code, _ := s.get("/auth?denied=403")
 	assert.Equal(t, 403, code)
 	s.says("rules=[all]")
-	_, err := s.ask(t.Context(), "user=ann")
-	require.NoError(t, err)
+	require.NoError(t, redistest.Err(s.ask(t.Context(), "user=ann")))
 	s.says("rls: request")
 
 	require.NoError(t, os.WriteFile(file, []byte("domain: web\nrules: [{name: ip, key: ip, limits: 1/h}]\n"), 0o600))
@@ -141,8 +139,7 @@ func TestServe_Prefix_SeparatesServices(t *testing.T) {
 	redis := miniredis.RunT(t)
 	for _, prefix := range []string{"", "staging:"} {
 		s := serve(t, written(t, "edge.yaml", edge), "--redis", "redis://"+redis.Addr(), "--prefix", prefix)
-		_, err := s.ask(t.Context(), "user=ann")
-		require.NoError(t, err)
+		require.NoError(t, redistest.Err(s.ask(t.Context(), "user=ann")))
 		assert.Equal(t, exitDone, s.stop())
 	}
 	assert.Len(t, redis.Keys(), 2)
@@ -241,8 +238,7 @@ func TestServe_NoRedis_ModeDecidesUntilItComes(t *testing.T) {
 	}, 20*time.Second, 10*time.Millisecond)
 
 	redis.Close()
-	_, err = s.ask(t.Context(), "user=ann")
-	require.Error(t, err)
+	require.Error(t, redistest.Err(s.ask(t.Context(), "user=ann")))
 	code, _ := s.get("/healthcheck")
 	assert.Equal(t, 200, code, "a service that is taken away answers no client")
 }
@@ -407,17 +403,15 @@ func TestServe_TLS_AnswersClientsThatItTrusts(t *testing.T) {
 		}
 		s := started(t, args...)
 		s.awaitWith(credentials.NewTLS(i.client(t, i.sign(t, "envoy"))))
-		_, err := s.ask(t.Context(), "user=ann")
-		require.NoError(t, err)
+		require.NoError(t, redistest.Err(s.ask(t.Context(), "user=ann")))
 		code, _ := s.get("/healthcheck")
 		assert.Equal(t, 200, code, "HTTP is without TLS, for probes")
 
 		s.awaitWith(credentials.NewTLS(i.client(t)))
-		_, err = s.ask(t.Context(), "user=ann")
+		_, err := s.ask(t.Context(), "user=ann")
 		require.Equal(t, mutual, err != nil, "a client without a certificate: %v", err)
 		s.await()
-		_, err = s.ask(t.Context(), "user=ann")
-		require.Error(t, err, "a client without TLS")
+		require.Error(t, redistest.Err(s.ask(t.Context(), "user=ann")), "a client without TLS")
 		assert.Equal(t, exitDone, s.stop())
 	}
 }
@@ -425,10 +419,9 @@ func TestServe_TLS_AnswersClientsThatItTrusts(t *testing.T) {
 func TestServe_MaximumConnectionAge_EndsConnections(t *testing.T) {
 	s := serve(t, written(t, "edge.yaml", edge), "--redis", "redis://"+miniredis.RunT(t).Addr(),
 		"--grpc-max-connection-age", "100ms")
-	_, err := s.ask(t.Context(), "user=ann")
-	require.NoError(t, err)
+	require.NoError(t, redistest.Err(s.ask(t.Context(), "user=ann")))
 	assert.True(t, s.conn.WaitForStateChange(t.Context(), connectivity.Ready), "the connection is ended")
-	_, err = s.ask(t.Context(), "user=ann") // on another connection
+	_, err := s.ask(t.Context(), "user=ann") // on another connection
 	require.NoError(t, err)
 }
 

@@ -9,6 +9,8 @@ import (
 
 	"github.com/charmbracelet/x/ansi"
 	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/internal/golden"
 )
 
 func TestPlot_Shares_AreColumns(t *testing.T) {
@@ -38,8 +40,7 @@ func TestDraw_Lines_AreDrawnOverTheLast(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, (&Terminal{file}).Draw([]string{Bad.Text("a") + Bold.Text("b") + "c", "d"}))
 		require.NoError(t, file.Close())
-		text, err := os.ReadFile(file.Name())
-		require.NoError(t, err)
-		require.Equal(t, want, string(text))
+		text := golden.Text(t, file.Name())
+		require.Equal(t, want, text)
 	}
 }
