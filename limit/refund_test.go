@@ -2,6 +2,7 @@ package limit
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -11,6 +12,8 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/engine"
+	"github.com/rratelimiter/rratelimiter/internal/policy"
+	"github.com/rratelimiter/rratelimiter/internal/receipt"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
@@ -173,4 +176,145 @@ func TestRefund_SmoothGrantOfStoredPermits_FreesNothingOfOthers(t *testing.T) {
 	f.take(l, 3)
 	d := f.refund(l, grant, 5)
 	assert.Equal(t, 3*time.Second, d.RetryAfter)
+}
+
+// mixedRates are buckets of one key with two rates.
+var mixedRates = map[string]struct{ slow, fast Policy }{
+	"bucket": {TokenBucket{20, 1, time.Second}, TokenBucket{20, 10, time.Second}},
+	"leaky":  {LeakyBucket{20, 1, time.Second}, LeakyBucket{20, 10, time.Second}},
+}
+
+// TestRefund_RatesDiffer_PermitsOfOthersStay: a grant under a lower rate, then all that a higher rate has refilled
+// since, then the refund of the first. It returns what the second has left of it, under either rate.
+func TestRefund_RatesDiffer_PermitsOfOthersStay(t *testing.T) {
+	for name, test := range mixedRates {
+		for _, byFast := range []bool{false, true} {
+			t.Run(name, func(t *testing.T) {
+				f := newClocked(t)
+				slow, fast := New(f.client, "name", test.slow), New(f.client, "name", test.fast)
+				of := f.take(slow, 20)
+				f.advance(time.Second)
+				other := f.take(fast, 10)
+				l := slow
+				if byFast {
+					l = fast
+				}
+				assert.EqualValues(t, 10, f.refund(l, of, 20).Remaining)
+				assert.EqualValues(t, 20, f.refund(l, other, 10).Remaining)
+				assert.Empty(t, f.redis.Keys())
+			})
+		}
+	}
+}
+
+// TestRefund_RateLowered_ReturnsTheGrant: only what was refilled since is not returned, by the rate of that time.
+func TestRefund_RateLowered_ReturnsTheGrant(t *testing.T) {
+	for name, test := range mixedRates {
+		t.Run(name, func(t *testing.T) {
+			f := newClocked(t)
+			slow, fast := New(f.client, "name", test.slow), New(f.client, "name", test.fast)
+			f.take(fast, 10)
+			of := f.take(slow, 10)
+			f.advance(5 * time.Second)
+			f.take(slow, 4)
+			text, err := f.redis.Get("{name}:bucket:1000")
+			if name == "leaky" {
+				text, err = f.redis.Get("{name}:leaky:1000")
+			}
+			require.NoError(t, err)
+			state, ok := TokenBucket{20, 1, time.Second}.read(policy.Content{Text: text, TTL: 20_000,
+				Now: time.UnixMicro(f.now)})
+			assert.True(t, ok, text)
+			assert.EqualValues(t, 19, state.Taken, text)
+			assert.EqualValues(t, 11, f.refund(slow, of, 10).Remaining, "5 are refilled, and 4 taken")
+		})
+	}
+}
+
+// withReceipt takes permits by one of these calls, and returns the receipt.
+func withReceipt(t testing.TB, l *Limiter, call string, permits int64) receipt.Receipt {
+	t.Helper()
+	var err error
+	var result engine.Result
+	ask := engine.Ask{Permits: permits, Detail: true, Receipt: true, Each: call == "TakeEach"}
+	switch call {
+	case "Acquire":
+		_, err = (*handle)(l).Wait(t.Context(), ask, time.Time{}, &result)
+	case "TryAcquireWithin":
+		_, err = (*handle)(l).Wait(t.Context(), ask, time.Now().Add(time.Minute), &result)
+	default:
+		err = (*handle)(l).Try(t.Context(), ask, &result)
+	}
+	require.NoError(t, err)
+	require.NotNil(t, result.Refund, "%s has left no receipt", call)
+	return receipt.Receipt{Permits: permits, Refund: result.Refund}
+}
+
+// joinedLimiters opens each policy alone and in a Join with a limiter of Redisson's layout.
+func joinedLimiters(t testing.TB, client *rratelimiter.Client, p Policy, interval time.Duration) map[string]*Limiter {
+	shared := client.Limiter("{name}:shared")
+	require.NoError(t, shared.SetRate(t.Context(), rratelimiter.Rate{Permits: 1000, Interval: interval}))
+	alone := New(client, "{name}:policy", p)
+	return map[string]*Limiter{"alone": alone, "joined": Join(alone, shared), "joined, shared first": Join(shared, alone)}
+}
+
+// TestReceipt_SameWindow_RefundsItsPermits: in parts too, and if others have taken permits since.
+func TestReceipt_SameWindow_RefundsItsPermits(t *testing.T) {
+	t.Parallel()
+	for _, p := range everyPolicy {
+		if _, held := p.(InFlight); held {
+			continue // a refund leaves places as they are
+		}
+		for call := range takingCalls {
+			for _, kind := range []string{"alone", "joined", "joined, shared first"} {
+				quick := call == "Take" || kind == "alone" && (p == models[0].ten || p == tenBucket)
+				if call == "TakeUpTo" || !quick && redistest.Deep(0, 1) == 0 { // TakeUpTo leaves no receipt
+					continue
+				}
+				t.Run(fmt.Sprintf("%T, %s, %s", p, call, kind), func(t *testing.T) {
+					withRedis(t, func(t *testing.T, f *fixture) {
+						l := joinedLimiters(t, f.client, p, time.Hour)[kind]
+						if _, ok := p.(Smooth); ok {
+							require.True(t, redistest.Result(t, l.TryAcquire, 10), "the stored permits")
+							taken := withReceipt(t, l, call, 4)
+							require.False(t, redistest.Result(t, l.TryAcquire, 1))
+							require.NoError(t, taken.Refund(t.Context(), 4))
+							assert.True(t, redistest.Result(t, l.TryAcquire, 1))
+							return
+						}
+						taken := withReceipt(t, l, call, 4)
+						time.Sleep(time.Millisecond)
+						require.True(t, redistest.Result(t, l.TryAcquire, 5))
+						require.NoError(t, taken.Refund(t.Context(), 3))
+						for _, d := range peekAll(t, l) {
+							assert.EqualValues(t, d.Limit-6, d.Remaining)
+						}
+						if _, isCalendar := p.(Calendar); isCalendar || p == everyPolicy[0] {
+							return // the window after a Reset ends when the one of the grant would
+						}
+						require.NoError(t, l.Reset(t.Context()))
+						require.True(t, redistest.Result(t, l.TryAcquire, 5))
+						require.NoError(t, taken.Refund(t.Context(), 1))
+						for _, d := range peekAll(t, l) {
+							assert.EqualValues(t, d.Limit-5, d.Remaining, "after a Reset")
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
+// TestReceipt_RateOfTheOtherMemberIsGone_RefundsThePolicy: nothing is left of the grant of the other.
+func TestReceipt_RateOfTheOtherMemberIsGone_RefundsThePolicy(t *testing.T) {
+	withRedis(t, func(t *testing.T, f *fixture) {
+		p := FixedWindow{Permits: 10, Interval: time.Hour}
+		for _, kind := range []string{"joined", "joined, shared first"} {
+			f.Redis.FlushAll()
+			taken := withReceipt(t, joinedLimiters(t, f.client, p, time.Hour)[kind], "TryAcquire", 4)
+			f.Redis.Del("{name}:shared")
+			require.NoError(t, taken.Refund(t.Context(), 4), kind)
+			assert.True(t, redistest.Result(t, New(f.client, "{name}:policy", p).TryAcquire, 10), kind)
+		}
+	})
 }

@@ -2,6 +2,7 @@ package rules
 
 import (
 	"bytes"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/netip"
@@ -209,4 +210,167 @@ func TestMiddleware_InFlightInShadow_PlaceReturns(t *testing.T) {
 		require.NoError(t, err)
 		assert.EqualValues(t, 3, each[0].Remaining)
 	})
+}
+
+// The refusal has no numbers, so the response shows the rule with the fewest permits left: a.
+func TestMiddleware_RefusalWithoutNumbers_ShowsTheFewestPermits(t *testing.T) {
+	for file, want := range map[string]int{
+		"key: header:K, limits: 9/h":                              http.StatusBadRequest,
+		"key: ip, limits: 9/h":                                    http.StatusServiceUnavailable,
+		"key: all, limits: 1/h, cost: 2, headers: x_rate_limit":   http.StatusTooManyRequests,
+		"key: all, limits: 1/h, cost: 2, headers: none, wait: 1s": http.StatusTooManyRequests,
+	} {
+		guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
+			set := parsed(t, "match: all\ndefaults: {headers: three_headers}\nrules:\n"+
+				"- {name: a, key: all, limits: 2/h, cost: 2}\n- {name: b, key: all, limits: 9/h}\n- {name: c, "+file+"}\n")
+			r := request("GET /")
+			r.RemoteAddr = "@"
+			w := serve(set.Middleware(client)(&ok{}), r)
+			assert.Equal(t, want, w.Code, file)
+			assert.Equal(t, "0", w.Header().Get("RateLimit-Remaining"), file)
+		})
+	}
+}
+
+// TestMiddleware_EqualNames_AreNumbered, also of rules that decide one after another.
+func TestMiddleware_EqualNames_AreNumbered(t *testing.T) {
+	guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
+		handler := parsed(t, "match: all\nrules: [{name: a, key: all, limits: {rate: 5/h, name: q}}, "+
+			"{name: b, key: ip, cost: 2, limits: {rate: 9/m, name: q}}]").Middleware(client)(&ok{})
+		assert.Equal(t, []string{`"q-2";q=5;w=3600`, `"q";q=9;w=60`},
+			serve(handler, request("GET /")).Header()["Ratelimit-Policy"])
+	})
+}
+
+func TestMiddleware_RedisHangs_RefusesBeforeTheRelease(t *testing.T) {
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+		set := parsed(t, "match: all\nrules:\n- {name: a, key: all, limits: 9/h}\n- {name: b, key: all, limits: 1/h, cost: 2}\n")
+		var denied time.Time
+		h := set.Middleware(client, httplimit.Report(func(_ *http.Request, o limit.Outcome) {
+			if o.Result == limit.Rejected {
+				denied = time.Now()
+				f.Latency.Store(int64(time.Minute))
+			}
+		}), httplimit.Refuse(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			assert.Zero(t, time.Since(denied))
+			w.WriteHeader(http.StatusTooManyRequests)
+		})))(&ok{})
+		assert.Equal(t, http.StatusTooManyRequests, status(h, "GET /"))
+	})
+}
+
+// TestMiddleware_CallbackPanics_PlacesOfOtherRulesReturn, after the handler, after a denial, and before both.
+func TestMiddleware_CallbackPanics_PlacesOfOtherRulesReturn(t *testing.T) {
+	for name, last := range map[string]string{
+		"a settlement fails": "",
+		"a release fails":    "- {name: c, match: /x, key: all, limits: 1/h, cost: 3}\n",
+		"the report":         "- {name: d, match: /x, key: all, limits: 9/h}\n",
+	} {
+		guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+			set := parsed(t, "match: all\nrules:\n- {name: a, key: all, limits: {in_flight: 1, lease: 5m}}\n"+
+				"- {name: b, match: /x, key: all, limits: {rate: 9/h, policy: fixed_window}, cost: 2}\n"+last)
+			corrupt := func() {
+				for _, key := range f.Redis.Keys() {
+					if strings.HasPrefix(key, "{b") {
+						f.Redis.Del(key)
+						assert.NoError(t, redistest.Err(f.Redis.Lpush(key, "other data")))
+					}
+				}
+			}
+			h := set.Middleware(client, httplimit.OnSettleError(func(_ *http.Request, err error) { panic(err) }),
+				httplimit.Report(func(_ *http.Request, o limit.Outcome) {
+					if o.Result == limit.Rejected {
+						corrupt()
+					}
+					if strings.HasPrefix(o.Limiter, "d") {
+						panic(name)
+					}
+				}))(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == "/x" {
+					assert.NoError(t, Settle(r.Context(), 0))
+					corrupt()
+				}
+			}))
+			assert.Panics(t, func() { status(h, "GET /x") }, name)
+			time.Sleep(10 * time.Second)
+			assert.Equal(t, http.StatusOK, status(h, "GET /y"), name)
+		})
+	}
+}
+
+// TestMiddleware_ReloadInOutage_ShareStays: permits that were granted without Redis still count
+// after a reload, whatever it changes.
+func TestMiddleware_ReloadInOutage_ShareStays(t *testing.T) {
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+		rule := func(limits, fields string) string {
+			return one("key: all, policy: fixed_window, limits: [" + limits + "], on_failure: {local: 0.5}" + fields)
+		}
+		set := parsed(t, rule("10/h", ""))
+		handler := set.Middleware(client)(&ok{})
+		f.Redis.SetError("LOADING")
+		granted := 0
+		take := func() {
+			for status(handler, "GET /") == good {
+				granted++
+			}
+		}
+		for _, fields := range []string{"", ", wait: 1ms", ", cost: 1", ""} {
+			for _, file := range []string{"", "deadline: 1s\n", "max_waiting: 7\n", "on_invalid: on_failure\n"} {
+				reload(f, set, file+rule("10/h", fields))
+				take()
+			}
+		}
+		assert.Equal(t, 3, granted, "of 5, which is half of the limit, 3 can be had at once")
+		for _, limits := range []string{"10/h, 20/m", "20/m, 10/h", "10/h"} { // another limit beside it
+			reload(f, set, rule(limits, ""))
+			take()
+		}
+		assert.Equal(t, 3, granted)
+		time.Sleep(time.Hour)
+		take()
+		assert.Equal(t, 6, granted)
+	})
+}
+
+// TestMiddleware_ReloadInOutage_EndIsReported: each outage that is reported ends, whenever a reload
+// comes, at the latest with a request that needs Redis.
+func TestMiddleware_ReloadInOutage_EndIsReported(t *testing.T) {
+	one := "rules: [{name: a, key: all, limits: 9/h, on_failure: open"
+	for name, c := range map[string]struct {
+		before, after string
+	}{
+		"another mode":     {one + "}]", strings.Replace(one, "open", "{local: 0.5}", 1) + "}]"},
+		"another deadline": {one + "}]", "deadline: 1s\n" + one + "}]"},
+		"no rule":          {one + "}]", "rules: []"},
+		"a ban":            {one + "}]", "rules: [{name: a, ban: true}]"},
+	} {
+		for _, length := range []time.Duration{0, 10 * time.Minute} {
+			t.Run(fmt.Sprint(name, length), func(t *testing.T) {
+				guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+					var heard []bool // what OnRedisChange reports
+					set := parsed(t, c.before)
+					handler := set.Middleware(client, httplimit.OnRedisChange(func(_ string, up bool, _ error) {
+						heard = append(heard, up)
+					}))(&ok{})
+					require.Equal(t, good, status(handler, "GET /"))
+					time.Sleep(2 * time.Second)
+					f.Redis.SetError("LOADING")
+					status(handler, "GET /")
+					require.Equal(t, []bool{false}, heard)
+					reload(f, set, c.after)
+					status(handler, "GET /")
+					time.Sleep(length)
+					f.Redis.SetError("")
+					time.Sleep(2 * time.Second)
+					status(handler, "GET /")
+					time.Sleep(2 * time.Second)
+					reload(f, set, c.before)
+					status(handler, "GET /")
+					time.Sleep(2 * time.Second)
+					synctest.Wait()
+					assert.Equal(t, []bool{false, true}, heard)
+				})
+			})
+		}
+	}
 }

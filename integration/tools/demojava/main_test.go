@@ -40,7 +40,7 @@ func TestPlay_JavaAndGo_ShareTheLimit(t *testing.T) {
 
 // TestReadme_Commands_AreThoseOfTheDemo, with the address of a local Redis.
 func TestReadme_Commands_AreThoseOfTheDemo(t *testing.T) {
-	readme := golden.Text(t, exampleDir + "README.md")
+	readme := golden.Text(t, exampleDir+"README.md")
 	const url = "redis://localhost:6379"
 	for _, command := range []string{
 		javaCommand + url,
@@ -49,6 +49,6 @@ func TestReadme_Commands_AreThoseOfTheDemo(t *testing.T) {
 	} {
 		assert.Contains(t, readme, "\n"+command+"\n")
 	}
-	pom := golden.Text(t, exampleDir + "pom.xml")
+	pom := golden.Text(t, exampleDir+"pom.xml")
 	assert.Contains(t, pom, "<version>4.7.0</version>")
 }
