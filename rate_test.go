@@ -277,22 +277,20 @@ func TestKeepAlive_RateChanges_StateLastsAsReported(t *testing.T) {
 				return 0
 			},
 		} {
-			t.Run(name+", "+way, func(t *testing.T) {
-				withRedis(t, func(t *testing.T, f *fixture) {
-					l := f.limiter(old)
-					f.RequireGranted(l, 10)
-					end := time.Now().Add(now.Interval)
-					time.Sleep(20 * time.Second)
-					require.NoError(t, l.SetRate(t.Context(), now, KeepState()))
-					time.Sleep(10 * time.Second)
-					if reported := deny(f, l); reported != 0 {
-						require.Equal(t, time.Until(end), reported)
-					}
-					time.Sleep(time.Until(end) - time.Millisecond)
-					f.RequireDenied(l, 1)
-					time.Sleep(time.Millisecond)
-					f.RequireGranted(l, now.Permits)
-				})
+			runWithRedis(t, name+", "+way, func(t *testing.T, f *fixture) {
+				l := f.limiter(old)
+				f.RequireGranted(l, 10)
+				end := time.Now().Add(now.Interval)
+				time.Sleep(20 * time.Second)
+				require.NoError(t, l.SetRate(t.Context(), now, KeepState()))
+				time.Sleep(10 * time.Second)
+				if reported := deny(f, l); reported != 0 {
+					require.Equal(t, time.Until(end), reported)
+				}
+				time.Sleep(time.Until(end) - time.Millisecond)
+				f.RequireDenied(l, 1)
+				time.Sleep(time.Millisecond)
+				f.RequireGranted(l, now.Permits)
 			})
 		}
 	}
@@ -304,43 +302,41 @@ func TestPrefetch_RateChanges_NoWindowHoldsMore(t *testing.T) {
 	t.Parallel()
 	const span, interval = 50 * time.Millisecond, time.Second
 	for name, keepAlive := range map[string]time.Duration{"": 0, ", expires": interval + span} {
-		t.Run("prefetch"+name, func(t *testing.T) {
-			withRedis(t, func(t *testing.T, f *fixture) {
-				rate := Rate{Permits: 1000, Interval: interval, KeepAlive: keepAlive}
-				f.limiter(rate)
-				var grants []time.Time
-				prefetched := 0
-				l := New(f.Conn, WithPrefetch(span), WithObserver(&Observer{Decision: func(_ context.Context, d DecisionInfo) {
-					if d.Granted {
-						grants = append(grants, time.Now())
-					}
-					if d.Granted && d.Source == FromPrefetch {
-						prefetched++
-					}
-				}})).Limiter("limiter")
-				f.Latency.Store(int64(500 * time.Microsecond))
-				use := func(until time.Duration) {
-					for begin := time.Now(); time.Since(begin) < until; time.Sleep(400 * time.Microsecond) {
-						require.NoError(t, redistest.Err(l.TryAcquire(t.Context(), 1)))
-					}
+		runWithRedis(t, "prefetch"+name, func(t *testing.T, f *fixture) {
+			rate := Rate{Permits: 1000, Interval: interval, KeepAlive: keepAlive}
+			f.limiter(rate)
+			var grants []time.Time
+			prefetched := 0
+			l := New(f.Conn, WithPrefetch(span), WithObserver(&Observer{Decision: func(_ context.Context, d DecisionInfo) {
+				if d.Granted {
+					grants = append(grants, time.Now())
 				}
-				use(span)
-				require.Greater(t, prefetched, 50)
-				lower := Rate{Permits: 100, Interval: interval, KeepAlive: keepAlive}
-				require.NoError(t, New(f.QuickConn()).Limiter("limiter").SetRate(t.Context(), lower, KeepState()))
-				changed := time.Now()
-				use(2 * interval)
-				end := 0 // of the window from g on
-				for i, g := range grants {
-					for end < len(grants) && grants[end].Sub(g) < interval {
-						end++
-					}
-					if g.After(changed.Add(span)) {
-						require.LessOrEqual(t, end-i, 100, "from %v after the change", g.Sub(changed))
-					}
-					require.LessOrEqual(t, end-i, 1000)
+				if d.Granted && d.Source == FromPrefetch {
+					prefetched++
 				}
-			})
+			}})).Limiter("limiter")
+			f.Latency.Store(int64(500 * time.Microsecond))
+			use := func(until time.Duration) {
+				for begin := time.Now(); time.Since(begin) < until; time.Sleep(400 * time.Microsecond) {
+					require.NoError(t, redistest.Err(l.TryAcquire(t.Context(), 1)))
+				}
+			}
+			use(span)
+			require.Greater(t, prefetched, 50)
+			lower := Rate{Permits: 100, Interval: interval, KeepAlive: keepAlive}
+			require.NoError(t, New(f.QuickConn()).Limiter("limiter").SetRate(t.Context(), lower, KeepState()))
+			changed := time.Now()
+			use(2 * interval)
+			end := 0 // of the window from g on
+			for i, g := range grants {
+				for end < len(grants) && grants[end].Sub(g) < interval {
+					end++
+				}
+				if g.After(changed.Add(span)) {
+					require.LessOrEqual(t, end-i, 100, "from %v after the change", g.Sub(changed))
+				}
+				require.LessOrEqual(t, end-i, 1000)
+			}
 		})
 	}
 }

@@ -51,8 +51,7 @@ func TestTaken_Redis_IsSettled(t *testing.T) {
 		l := New(inner, Deadline(deadline))
 		assert.Equal(t, "tokens", l.Name())
 		left := func() int64 {
-			all, err := inner.Peek(t.Context())
-			require.NoError(t, err)
+			all := redistest.Peek(t, inner)
 			return all[0].Remaining
 		}
 		var taken limit.Taken

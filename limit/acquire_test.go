@@ -83,7 +83,7 @@ func TestLimiter_CallerLeaves_PermitsAreRefunded(t *testing.T) {
 			cancel()
 			time.Sleep(time.Second)
 			f.Latency.Store(0)
-			for i, d := range peekAll(t, l) {
+			for i, d := range redistest.Peek(t, l) {
 				assert.EqualValues(t, 9, d.Remaining, "policy %d", i)
 			}
 		}

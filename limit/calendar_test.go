@@ -114,7 +114,7 @@ func TestCalendar_ServerTime_UnitIsTheServers(t *testing.T) {
 		got := redistest.Result(t, l.Take, 2)
 		assert.Equal(t, want, got, server)
 		f.redis.FlushAll()
-		assert.EqualValues(t, 3, peekAll(t, l)[1].Remaining)
+		assert.EqualValues(t, 3, redistest.Peek(t, l)[1].Remaining)
 		got = redistest.Result(t, l.Charge, 2)
 		assert.Equal(t, want.ResetAfter, got.ResetAfter, server)
 		require.NoError(t, l.Release(t.Context(), 2))

@@ -85,7 +85,7 @@ func TestDrain_Redisson_ExpiredGrants_AreCountedFirst(t *testing.T) {
 			d, err := drain(l)
 			require.NoError(t, err)
 			assert.EqualValues(t, 7, d.Remaining, name)
-			assert.EqualValues(t, 7, available(t, l), name)
+			assert.EqualValues(t, 7, redistest.Available(t, l), name)
 		}
 	})
 }
@@ -97,7 +97,7 @@ func TestDrain_InvalidNumber_IsRefused(t *testing.T) {
 	d, err := keyed.Drain(t.Context(), "7", 4)
 	require.NoError(t, err)
 	assert.EqualValues(t, 4, d.Remaining)
-	assert.EqualValues(t, 4, peekAll(t, keyed.Limiter("7"))[0].Remaining)
+	assert.EqualValues(t, 4, redistest.Peek(t, keyed.Limiter("7"))[0].Remaining)
 }
 
 // TestDrain_Prefetch_IsReturnedFirst: permits that this Client has prefetched are drained too.

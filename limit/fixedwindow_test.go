@@ -44,12 +44,12 @@ func TestWindow_State_IsANumberAndAnExpiry(t *testing.T) {
 		assert.Equal(t, ends-time.Minute, later, "%+v: the first call sets the end", p)
 		before := f.redis.Dump()
 		assert.Equal(t, ends-time.Minute, redistest.Result(t, l.Take, 1).RetryAfter)
-		peekAll(t, l)
+		redistest.Peek(t, l)
 		assert.Equal(t, before, f.redis.Dump(), "a denial writes nothing")
 
 		_, err := f.redis.Incr(l.protocol.keys[0], -3) // another program returns permits
 		require.NoError(t, err)
-		assert.EqualValues(t, 3, peekAll(t, l)[0].Remaining)
+		assert.EqualValues(t, 3, redistest.Peek(t, l)[0].Remaining)
 		require.NoError(t, l.Release(t.Context(), 100))
 		assert.Empty(t, f.redis.Keys(), "nothing is taken")
 		require.NoError(t, l.Release(t.Context(), 100))
@@ -66,7 +66,7 @@ func TestWindow_KeyWithoutExpiry_GetsOneWithin64Denials(t *testing.T) {
 		} {
 			f, l := clockedLimiter(t, p)
 			require.NoError(t, f.redis.Set(l.protocol.keys[0], "10"))
-			assert.Positive(t, peekAll(t, l)[0].RetryAfter, "%+v", p)
+			assert.Positive(t, redistest.Peek(t, l)[0].RetryAfter, "%+v", p)
 			_, expiry := f.counter(l)
 			require.Zero(t, expiry, "Peek changes nothing")
 			denials := 0
@@ -118,7 +118,7 @@ func TestWindow_LessThanAMillisecondIsLeft_IsReportedAsOne(t *testing.T) {
 		f, l := clockedLimiter(t, p)
 		d := redistest.Result(t, l.Take, 10)
 		f.advance(d.ResetAfter - time.Microsecond)
-		for _, d := range []rratelimiter.Decision{redistest.Result(t, l.Take, 1), peekAll(t, l)[0]} {
+		for _, d := range []rratelimiter.Decision{redistest.Result(t, l.Take, 1), redistest.Peek(t, l)[0]} {
 			assert.Equal(t, time.Millisecond, d.RetryAfter, "%+v", p)
 			assert.Equal(t, time.Millisecond, d.ResetAfter)
 		}

@@ -169,25 +169,11 @@ var takingCalls = map[string]func(ctx context.Context, l *Limiter, permits int64
 	},
 }
 
-// available, peekAll, remainingOf, tryWithin and takeUpTo require that the call does not fail.
-func available(t testing.TB, l *rratelimiter.Limiter) int64 {
-	t.Helper()
-	free, err := l.AvailablePermits(t.Context())
-	require.NoError(t, err)
-	return free
-}
-
-func peekAll(t testing.TB, l *Limiter) []rratelimiter.Decision {
-	t.Helper()
-	all, err := l.Peek(t.Context())
-	require.NoError(t, err)
-	return all
-}
-
+// remainingOf, tryWithin and takeUpTo require that the call does not fail.
 func remainingOf(t testing.TB, limiters ...*Limiter) (all []int64) {
 	t.Helper()
 	for _, l := range limiters {
-		for _, d := range peekAll(t, l) {
+		for _, d := range redistest.Peek(t, l) {
 			all = append(all, d.Remaining)
 		}
 	}

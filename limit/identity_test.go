@@ -39,7 +39,7 @@ func TestID_RedissonLimiterNamedLikeAnother_NotServedFromItsPrefetch(t *testing.
 	redistest.Run(t, func(t *testing.T, f *redistest.Fixture) {
 		client := rratelimiter.New(f.Conn, rratelimiter.WithPrefetch(100*time.Millisecond))
 		l := New(client, "name", FixedWindow{100_000, time.Hour, false})
-		peekAll(t, l)
+		redistest.Peek(t, l)
 		for _, name := range []string{l.calls.ID, strings.TrimPrefix(l.calls.ID, "policies ")} {
 			like := client.Limiter(name)
 			require.NoError(t, like.SetRate(t.Context(), rratelimiter.Rate{Permits: 3, Interval: time.Hour}))

@@ -45,7 +45,7 @@ func callsOf(l *Limiter) *places {
 func (f *clocked) giveBack(l *Limiter, places ...string) int64 {
 	f.Helper()
 	require.NoError(f, callsOf(l).Return(f.Context(), places))
-	return peekAll(f, l)[l.protocol.plan.holds[0].index].Remaining
+	return redistest.Peek(f, l)[l.protocol.plan.holds[0].index].Remaining
 }
 
 // TestInFlight_LeasesWithOneEnd_AreReturnedByTheirGrants: a deployment has changed the lease.
@@ -68,14 +68,14 @@ func TestInFlight_SharedCall_EachRequestHasAPlace(t *testing.T) {
 		engine.Ask{Permits: 1, UpTo: 7}, engine.Ask{Permits: 1})
 	all := placesOf(l, batch)
 	require.Len(t, all, 4)
-	assert.Zero(t, peekAll(t, l)[1].Remaining)
+	assert.Zero(t, redistest.Peek(t, l)[1].Remaining)
 	for range 3 {
 		assert.EqualValues(t, 1, f.giveBack(l, all[1]))
 	}
 	assert.EqualValues(t, 4, f.giveBack(l, all[2]))
 	assert.EqualValues(t, 7, f.giveBack(l, all[3]), "the rest that was free")
 	assert.EqualValues(t, 8, f.giveBack(l, all[0]))
-	assert.EqualValues(t, 992, peekAll(t, l)[0].Remaining, "the rate stays")
+	assert.EqualValues(t, 992, redistest.Peek(t, l)[0].Remaining, "the rate stays")
 	all = placesOf(l, f.ask(l, slices.Repeat([]engine.Ask{{Permits: 1}}, engine.MaxRequests)...))
 	require.Len(t, all, 8)
 	assert.EqualValues(t, 8, f.giveBack(l, all...))
@@ -204,7 +204,7 @@ func TestInFlight_ReturnsRenewalsAndClocks_AreExact(t *testing.T) {
 				}
 			}
 			want := max(0, policies[0].Permits-sum)
-			require.Equal(t, want, peekAll(t, New(f.client, "name", policies[0]))[0].Remaining, "%s; %s", about, what)
+			require.Equal(t, want, redistest.Peek(t, New(f.client, "name", policies[0]))[0].Remaining, "%s; %s", about, what)
 		}
 	}
 }
@@ -240,7 +240,7 @@ func TestInFlight_ScriptStops_GrantsNoMore(t *testing.T) {
 			for range 3 {
 				_ = stop(f)
 			}
-			free := peekAll(t, l)[0].Remaining
+			free := redistest.Peek(t, l)[0].Remaining
 			assert.LessOrEqual(t, free, int64(4), command)
 			assert.False(t, redistest.Result(t, l.TryAcquire, free+1), command)
 			assert.True(t, free == 0 || redistest.Result(t, l.TryAcquire, free), command)

@@ -72,7 +72,7 @@ func TestJoin_OneMemberDenies_NothingIsTaken(t *testing.T) {
 	require.NoError(t, shared.SetRate(ctx, rratelimiter.Rate{Permits: 8, Interval: time.Minute}))
 	want := rratelimiter.Decision{Allowed: true, Limit: 5, ResetAfter: 5 * time.Hour}
 	assert.Equal(t, want, redistest.Result(t, join.Take, 5))
-	assert.EqualValues(t, 3, available(t, shared))
+	assert.EqualValues(t, 3, redistest.Available(t, shared))
 
 	each := redistest.Result(t, join.TakeEach, 1)
 	assert.Equal(t, []bool{false, true, true}, []bool{each[0].Allowed, each[1].Allowed, each[2].Allowed})
@@ -90,7 +90,7 @@ func TestJoin_OneMemberDenies_NothingIsTaken(t *testing.T) {
 	require.ErrorIs(t, redistest.Err(Join(shared).Charge(ctx, 1)), ErrNotChargeable)
 	require.NoError(t, join.Reset(ctx))
 	assert.Equal(t, []string{"{tenant}:shared"}, f.redis.Keys())
-	assert.EqualValues(t, 8, available(t, shared))
+	assert.EqualValues(t, 8, redistest.Available(t, shared))
 	assert.Equal(t, "{tenant}:second + {tenant}:shared + {tenant}:day", join.Name())
 }
 
@@ -140,7 +140,7 @@ func TestJoin_OneRedissonLimiter_BehavesAsThatLimiter(t *testing.T) {
 						denied++
 					}
 				}
-				require.Equal(t, available(t, alone), available(t, joined), "step %d", step)
+				require.Equal(t, redistest.Available(t, alone), redistest.Available(t, joined), "step %d", step)
 				require.Equal(t, f.redis.TTL("alone"), f.redis.TTL("joined"), "step %d", step)
 			}
 			assert.Greater(t, granted, steps/10)
@@ -265,25 +265,23 @@ func TestJoin_InitialRates_EachCallSetsThoseThatAreMissingInOneMoreRoundTrip(t *
 	calls := maps.Clone(takingCalls)
 	calls["Peek"] = func(ctx context.Context, l *Limiter, _ int64) error { return redistest.Err(l.Peek(ctx)) }
 	for name, call := range calls {
-		t.Run(name, func(t *testing.T) {
-			redistest.Run(t, func(t *testing.T, f *redistest.Fixture) {
-				c := rratelimiter.New(f.Conn)
-				first := c.Limiter("{t}:first", rratelimiter.InitialRate(rratelimiter.Rate{Permits: 5, Interval: time.Hour}))
-				second := c.Limiter("{t}:second", rratelimiter.InitialRate(rratelimiter.Rate{Permits: 7, Interval: time.Hour}))
-				join := Join(New(c, "{t}:window", FixedWindow{10, time.Hour, false}), first, second)
-				require.NoError(t, call(t.Context(), join, 1)) // the scripts are known from now on
-				synctest.Wait()                                // and drift is counted
+		runWithRedis(t, name, func(t *testing.T, f *fixture) {
+			c := f.client
+			first := c.Limiter("{t}:first", rratelimiter.InitialRate(rratelimiter.Rate{Permits: 5, Interval: time.Hour}))
+			second := c.Limiter("{t}:second", rratelimiter.InitialRate(rratelimiter.Rate{Permits: 7, Interval: time.Hour}))
+			join := Join(New(c, "{t}:window", FixedWindow{10, time.Hour, false}), first, second)
+			require.NoError(t, call(t.Context(), join, 1)) // the scripts are known from now on
+			synctest.Wait()                                // and drift is counted
 
-				for _, lost := range []string{"{t}:first", "{t}:second"} {
-					f.Redis.Del(lost)
-				}
-				require.NoError(t, second.SetRate(t.Context(), rratelimiter.Rate{Permits: 6, Interval: time.Hour}))
-				sent := f.Sent.Load()
-				require.NoError(t, call(t.Context(), join, 1))
-				assert.EqualValues(t, 2, f.Sent.Load()-sent, "the call and the one that sets the rates")
-				assert.Equal(t, "5", f.Redis.HGet("{t}:first", "rate"))
-				assert.Equal(t, "6", f.Redis.HGet("{t}:second", "rate"), "a rate in Redis counts")
-			})
+			for _, lost := range []string{"{t}:first", "{t}:second"} {
+				f.Redis.Del(lost)
+			}
+			require.NoError(t, second.SetRate(t.Context(), rratelimiter.Rate{Permits: 6, Interval: time.Hour}))
+			sent := f.Sent.Load()
+			require.NoError(t, call(t.Context(), join, 1))
+			assert.EqualValues(t, 2, f.Sent.Load()-sent, "the call and the one that sets the rates")
+			assert.Equal(t, "5", f.Redis.HGet("{t}:first", "rate"))
+			assert.Equal(t, "6", f.Redis.HGet("{t}:second", "rate"), "a rate in Redis counts")
 		})
 	}
 }

@@ -57,8 +57,8 @@ func TestKeyed_Calls_AreThoseOfTheLimiter(t *testing.T) {
 	require.NoError(t, err)
 	assert.False(t, d.Allowed)
 	assert.EqualValues(t, 2, d.Remaining)
-	assert.EqualValues(t, 2, peekAll(t, k.Limiter("alice"))[0].Remaining)
-	assert.EqualValues(t, 5, peekAll(t, k.Limiter("bob"))[0].Remaining)
+	assert.EqualValues(t, 2, redistest.Peek(t, k.Limiter("alice"))[0].Remaining)
+	assert.EqualValues(t, 5, redistest.Peek(t, k.Limiter("bob"))[0].Remaining)
 }
 
 func TestKeyed_BracesInAKey_ChooseNoSlot(t *testing.T) {
@@ -153,7 +153,7 @@ func TestKeyed_ManyCallers_EachKeyHasItsOwnCount(t *testing.T) {
 		}
 		done.Wait()
 		for key := range taken {
-			assert.Equal(t, 1<<20-taken[key].Load(), peekAll(t, k.Limiter(strconv.Itoa(key)))[0].Remaining)
+			assert.Equal(t, 1<<20-taken[key].Load(), redistest.Peek(t, k.Limiter(strconv.Itoa(key)))[0].Remaining)
 		}
 	}
 }

@@ -260,7 +260,7 @@ func sequence(f *clocked, l *Limiter, p Policy, random *rand.Rand, steps int) {
 			penalty.Forgive()
 		case kind == 2:
 			call = "Peek"
-			got, want = peekAll(f, l)[0], decision(m, limit, at(), 1, m.Wait(at(), 1) == 0)
+			got, want = redistest.Peek(f, l)[0], decision(m, limit, at(), 1, m.Wait(at(), 1) == 0)
 		case kind == 3:
 			call = "TakeUpTo"
 			var took int64

@@ -44,10 +44,10 @@ func TestPause_AnotherClient_DeniesEverything(t *testing.T) {
 	each := redistest.Result(t, other.TakeEach, 1)
 	assert.True(t, each[0].Allowed)
 	assert.Equal(t, rratelimiter.Decision{RetryAfter: rest, ResetAfter: rest}, each[1], "until when it lasts")
-	assert.Equal(t, each, peekAll(t, other))
+	assert.Equal(t, each, redistest.Peek(t, other))
 	f.advance(rest)
 	assert.True(t, redistest.Result(t, other.TryAcquire, 1))
-	assert.EqualValues(t, 8, peekAll(t, other)[0].Remaining)
+	assert.EqualValues(t, 8, redistest.Peek(t, other)[0].Remaining)
 }
 
 func TestPause_LengthOutOfBounds_IsCutOrRoundedUp(t *testing.T) {
@@ -286,7 +286,7 @@ func TestPause_Prefetch_EndsWithIt(t *testing.T) {
 		assert.Zero(t, f.CountGranted(other, 10, time.Millisecond))
 		time.Sleep(time.Second)
 		window := New(rratelimiter.New(f.Conn), "name", FixedWindow{10_000, time.Hour, false})
-		assert.EqualValues(t, 10_000-4200, peekAll(t, window)[0].Remaining, "unused permits were returned")
+		assert.EqualValues(t, 10_000-4200, redistest.Peek(t, window)[0].Remaining, "unused permits were returned")
 		time.Sleep(9 * time.Second)
 		assert.Equal(t, 500, f.CountGranted(one, 500, time.Millisecond))
 		time.Sleep(time.Second)

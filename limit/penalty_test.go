@@ -40,7 +40,7 @@ func TestPenalty_TooManyDenials_DenyEverything(t *testing.T) {
 		each := redistest.Result(t, l.TakeEach, 1)
 		assert.True(t, each[0].Allowed, "the window is over")
 		assert.Equal(t, rratelimiter.Decision{RetryAfter: minute, ResetAfter: minute}, each[1])
-		assert.Equal(t, each, peekAll(t, l))
+		assert.Equal(t, each, redistest.Peek(t, l))
 	}
 	f.advance(minute)
 	assert.Empty(t, f.redis.Keys())
@@ -97,7 +97,7 @@ func TestPenalty_KeyWithoutExpiry_EndsInTime(t *testing.T) {
 			l := New(f.client, "name", FixedWindow{9, time.Minute, false}, Penalty{3, time.Minute, 10 * time.Minute, false})
 			require.NoError(t, f.Redis.Set("{name}:penalty", "0"))
 			for range 2 {
-				assert.Equal(t, 10*time.Minute, peekAll(t, l)[1].RetryAfter, "Peek changes nothing")
+				assert.Equal(t, 10*time.Minute, redistest.Peek(t, l)[1].RetryAfter, "Peek changes nothing")
 			}
 			call(t, l)
 			require.Equal(t, 10*time.Minute, f.Redis.TTL("{name}:penalty"))
@@ -119,7 +119,7 @@ func TestPenalty_OtherCalls_AreNotCounted(t *testing.T) {
 		assert.False(t, tryWithin(t, l, 1, time.Second))
 		assert.ErrorIs(t, redistest.Err(l.TryAcquire(ctx, 2)), rratelimiter.ErrPermitsExceedRate)
 		require.NoError(t, redistest.Err(l.Charge(ctx, 1)))
-		peekAll(t, l)
+		redistest.Peek(t, l)
 		require.NoError(t, l.Release(ctx, 1))
 		require.False(t, f.Redis.Exists("{name}:penalty"))
 

@@ -33,7 +33,7 @@ func TestTaken_InFlightBesideRedisson_ReturnsThePlace(t *testing.T) {
 			err := taken.Settle(t.Context(), actual)
 			assert.Equal(t, actual > 2, err != nil, "%v", err)
 			assert.Equal(t, []int64{5}, remainingOf(t, places))
-			assert.Equal(t, 20-min(2, actual), available(t, shared))
+			assert.Equal(t, 20-min(2, actual), redistest.Available(t, shared))
 			var alone Taken
 			takeAll(t, &alone, 2, places)
 			require.NoError(t, alone.Settle(t.Context(), 4), "there is nothing to charge")

@@ -21,7 +21,7 @@ import (
 func inPrefetch(t *testing.T, policies []Policy, test func(t *testing.T, f *redistest.Fixture, l *Limiter)) {
 	redistest.Run(t, func(t *testing.T, f *redistest.Fixture) {
 		l := New(rratelimiter.New(f.Conn, rratelimiter.WithPrefetch(10*time.Millisecond)), "name", policies...)
-		peekAll(t, l)
+		redistest.Peek(t, l)
 		f.Latency.Store(int64(500 * time.Microsecond))
 		test(t, f, l)
 	})
@@ -35,7 +35,7 @@ func TestPrefetch_LittleIsFree_AnEighthStays(t *testing.T) {
 		least := policy.Permits
 		for taken := int64(0); taken < policy.Permits; {
 			taken += int64(f.CountGranted(l, 1, 20*time.Microsecond))
-			if free := peekAll(t, other)[0].Remaining; free < policy.Permits-taken {
+			if free := redistest.Peek(t, other)[0].Remaining; free < policy.Permits-taken {
 				least = min(least, free) // others are prefetched
 			}
 		}
@@ -49,9 +49,9 @@ func TestPrefetch_ShortWindow_LastsASixteenth(t *testing.T) {
 	inPrefetch(t, []Policy{policy}, func(t *testing.T, f *redistest.Fixture, l *Limiter) {
 		other := New(rratelimiter.New(f.QuickConn()), "name", policy)
 		require.Equal(t, 100, f.CountGranted(l, 100, 20*time.Microsecond))
-		assert.Less(t, peekAll(t, other)[0].Remaining, policy.Permits-100, "others are prefetched")
+		assert.Less(t, redistest.Peek(t, other)[0].Remaining, policy.Permits-100, "others are prefetched")
 		time.Sleep(6 * time.Millisecond)
-		assert.Equal(t, policy.Permits-100, peekAll(t, other)[0].Remaining)
+		assert.Equal(t, policy.Permits-100, redistest.Peek(t, other)[0].Remaining)
 	})
 }
 
@@ -196,7 +196,7 @@ func TestTakeEach_Prefetch_IsGrantedFromMemory(t *testing.T) {
 		assert.Less(t, f.Scripts.Load()-before, int64(60))
 		time.Sleep(50 * time.Millisecond)
 		for i, p := range policies {
-			assert.Equal(t, mostOf(p)-5000, peekAll(t, open(i))[0].Remaining, "unused permits were returned")
+			assert.Equal(t, mostOf(p)-5000, redistest.Peek(t, open(i))[0].Remaining, "unused permits were returned")
 		}
 	})
 }

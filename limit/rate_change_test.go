@@ -146,7 +146,7 @@ func TestRateLowered_TwoVersions_KeepBothRates(t *testing.T) {
 						grant(test.old, n)
 						time.Sleep(100 * time.Millisecond)
 						require.NoError(t, taken.Settle(t.Context(), n/2))
-						left, at = float64(peekAll(t, old)[0].Remaining+1), time.Now()
+						left, at = float64(redistest.Peek(t, old)[0].Remaining+1), time.Now()
 						granted -= float64(n - n/2)
 					}
 				case 3:
@@ -177,7 +177,7 @@ func TestRateLowered_PeekAndDrain_ReportNoMoreThanTheTTL(t *testing.T) {
 			}
 			l := New(f.client, "name", test.now)
 			for before := time.Duration(1 << 62); ; {
-				seen := peekAll(t, l)[0]
+				seen := redistest.Peek(t, l)[0]
 				assert.Equal(t, seen, redistest.Result(t, l.Drain, maxPermits))
 				ttl := f.Redis.TTL(l.protocol.keys[0])
 				require.LessOrEqual(t, seen.ResetAfter, ttl)
@@ -205,7 +205,7 @@ func TestMostChanged_PauseOfOthers_LastsAsReported(t *testing.T) {
 	pauseFor(t, short, time.Minute) // it is cut to a second
 	for _, l := range []*Limiter{long, short} {
 		assert.Equal(t, 20*time.Second, redistest.Result(t, l.Take, 1).RetryAfter)
-		assert.Equal(t, 20*time.Second, peekAll(t, l)[1].RetryAfter)
+		assert.Equal(t, 20*time.Second, redistest.Peek(t, l)[1].RetryAfter)
 	}
 	f.advance(20*time.Second - time.Millisecond)
 	assert.False(t, redistest.Result(t, short.TryAcquire, 1))

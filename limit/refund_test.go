@@ -61,7 +61,7 @@ func (f *clocked) take(l *Limiter, permits int64) grant {
 func (f *clocked) refund(l *Limiter, of grant, permits int64) rratelimiter.Decision {
 	f.Helper()
 	require.NoError(f, l.protocol.refund(f.Context(), permits, of))
-	return peekAll(f, l)[0]
+	return redistest.Peek(f, l)[0]
 }
 
 // TestRefund_WindowHasEnded_NextOneStays: permits are taken shortly before the end of a window. Their refund, or the
@@ -78,7 +78,7 @@ func TestRefund_WindowHasEnded_NextOneStays(t *testing.T) {
 		"a caller that leaves": func(t *testing.T, f *fixture, p Policy) {
 			conn, latency := f.slowReplies()
 			client := rratelimiter.New(conn)
-			peekAll(t, New(client, "name", p)) // connects
+			redistest.Peek(t, New(client, "name", p)) // connects
 			latency.Store(int64(slow))
 			ctx := redistest.Timeout(t, slow/10)
 			assert.ErrorIs(t, redistest.Err(New(client, "name", p).TryAcquire(ctx, 5)), context.DeadlineExceeded)
@@ -135,7 +135,7 @@ func TestPrefetch_ReturnedAfterReset_ReturnsNothing(t *testing.T) {
 		require.NoError(t, other.Reset(t.Context()))
 		require.True(t, redistest.Result(t, other.Take, permits).Allowed)
 		time.Sleep(100 * time.Millisecond) // the prefetch ends
-		assert.Zero(t, peekAll(t, other)[0].Remaining)
+		assert.Zero(t, redistest.Peek(t, other)[0].Remaining)
 	})
 }
 
@@ -163,7 +163,7 @@ func TestSettle_OfAcquire_FreesNoPermitsOfOthers(t *testing.T) {
 				}
 			}
 			require.NoError(t, taken.Settle(t.Context()))
-			d := peekAll(t, other)[0]
+			d := redistest.Peek(t, other)[0]
 			assert.LessOrEqual(t, others+d.Remaining, int64(10), "round %d: others hold %d", round, others)
 		}
 	})
@@ -271,34 +271,32 @@ func TestReceipt_SameWindow_RefundsItsPermits(t *testing.T) {
 				if call == "TakeUpTo" || !quick && redistest.Deep(0, 1) == 0 { // TakeUpTo leaves no receipt
 					continue
 				}
-				t.Run(fmt.Sprintf("%T, %s, %s", p, call, kind), func(t *testing.T) {
-					withRedis(t, func(t *testing.T, f *fixture) {
-						l := joinedLimiters(t, f.client, p, time.Hour)[kind]
-						if _, ok := p.(Smooth); ok {
-							require.True(t, redistest.Result(t, l.TryAcquire, 10), "the stored permits")
-							taken := withReceipt(t, l, call, 4)
-							require.False(t, redistest.Result(t, l.TryAcquire, 1))
-							require.NoError(t, taken.Refund(t.Context(), 4))
-							assert.True(t, redistest.Result(t, l.TryAcquire, 1))
-							return
-						}
+				runWithRedis(t, fmt.Sprintf("%T, %s, %s", p, call, kind), func(t *testing.T, f *fixture) {
+					l := joinedLimiters(t, f.client, p, time.Hour)[kind]
+					if _, ok := p.(Smooth); ok {
+						require.True(t, redistest.Result(t, l.TryAcquire, 10), "the stored permits")
 						taken := withReceipt(t, l, call, 4)
-						time.Sleep(time.Millisecond)
-						require.True(t, redistest.Result(t, l.TryAcquire, 5))
-						require.NoError(t, taken.Refund(t.Context(), 3))
-						for _, d := range peekAll(t, l) {
-							assert.EqualValues(t, d.Limit-6, d.Remaining)
-						}
-						if _, isCalendar := p.(Calendar); isCalendar || p == everyPolicy[0] {
-							return // the window after a Reset ends when the one of the grant would
-						}
-						require.NoError(t, l.Reset(t.Context()))
-						require.True(t, redistest.Result(t, l.TryAcquire, 5))
-						require.NoError(t, taken.Refund(t.Context(), 1))
-						for _, d := range peekAll(t, l) {
-							assert.EqualValues(t, d.Limit-5, d.Remaining, "after a Reset")
-						}
-					})
+						require.False(t, redistest.Result(t, l.TryAcquire, 1))
+						require.NoError(t, taken.Refund(t.Context(), 4))
+						assert.True(t, redistest.Result(t, l.TryAcquire, 1))
+						return
+					}
+					taken := withReceipt(t, l, call, 4)
+					time.Sleep(time.Millisecond)
+					require.True(t, redistest.Result(t, l.TryAcquire, 5))
+					require.NoError(t, taken.Refund(t.Context(), 3))
+					for _, d := range redistest.Peek(t, l) {
+						assert.EqualValues(t, d.Limit-6, d.Remaining)
+					}
+					if _, isCalendar := p.(Calendar); isCalendar || p == everyPolicy[0] {
+						return // the window after a Reset ends when the one of the grant would
+					}
+					require.NoError(t, l.Reset(t.Context()))
+					require.True(t, redistest.Result(t, l.TryAcquire, 5))
+					require.NoError(t, taken.Refund(t.Context(), 1))
+					for _, d := range redistest.Peek(t, l) {
+						assert.EqualValues(t, d.Limit-5, d.Remaining, "after a Reset")
+					}
 				})
 			}
 		}

@@ -231,7 +231,7 @@ func TestPolicies_MostOfAKind_FitEachScript(t *testing.T) {
 			l := New(f.client, "name", policies...)
 			require.NoError(t, l.Acquire(t.Context(), 1))
 			assert.Len(t, redistest.Result(t, l.TakeEach, 1), policy.MaxJoined)
-			assert.Len(t, peekAll(t, l), policy.MaxJoined)
+			assert.Len(t, redistest.Peek(t, l), policy.MaxJoined)
 			drainTo(t, l, 0)
 			require.NoError(t, l.Release(t.Context(), 1))
 			require.NoError(t, redistest.Err(l.Charge(t.Context(), 1)))

@@ -172,7 +172,7 @@ func TestRefund_ManyEntriesSince_ReturnsNothing(t *testing.T) {
 		assert.Equal(t, free, f.refund(l, receipts[i], 5).Remaining, "an entry has no more")
 	}
 	f.advance(650 * time.Millisecond)
-	assert.Equal(t, free+2*51, peekAll(t, l)[0].Remaining, "the first entries have expired")
+	assert.Equal(t, free+2*51, redistest.Peek(t, l)[0].Remaining, "the first entries have expired")
 }
 
 // TestRefund_NewestEntriesAllReturn_OlderStayTaken: those of a page, the newest last.
@@ -187,9 +187,9 @@ func TestRefund_NewestEntriesAllReturn_OlderStayTaken(t *testing.T) {
 		assert.EqualValues(t, page-3+i+1, f.refund(l, receipt, 1).Remaining)
 	}
 	f.take(l, page)
-	assert.Zero(t, peekAll(t, l)[0].Remaining)
+	assert.Zero(t, redistest.Peek(t, l)[0].Remaining)
 	f.advance(744 * time.Millisecond)
-	assert.EqualValues(t, older, peekAll(t, l)[0].Remaining, "the older ones have expired")
+	assert.EqualValues(t, older, redistest.Peek(t, l)[0].Remaining, "the older ones have expired")
 }
 
 // TestRefund_LogAndCells_ComesFromItsOwnEntry: if it still exists.
@@ -244,5 +244,5 @@ func TestRelease_Cells_NewestReturn(t *testing.T) {
 	}
 	require.NoError(t, l.Release(t.Context(), 4))
 	want := rratelimiter.Decision{Allowed: true, Limit: 10, Remaining: 8, ResetAfter: 800 * time.Millisecond}
-	assert.Equal(t, want, peekAll(t, l)[0])
+	assert.Equal(t, want, redistest.Peek(t, l)[0])
 }

@@ -65,7 +65,7 @@ func TestTaken_Redisson_CannotOwe(t *testing.T) {
 		require.ErrorIs(t, err, ErrNotChargeable)
 		assert.ErrorContains(t, err, `"{x}:shared + {x}:own"`)
 		require.NoError(t, taken.Settle(t.Context(), 0))
-		assert.Equal(t, []int64{16, 14}, []int64{available(t, shared), remainingOf(t, own)[0]})
+		assert.Equal(t, []int64{16, 14}, []int64{redistest.Available(t, shared), remainingOf(t, own)[0]})
 		takeAll(t, &alone, 1, shared)
 		require.ErrorIs(t, alone.Settle(t.Context(), 2), ErrNotChargeable)
 	})
@@ -90,7 +90,7 @@ func TestTaken_Prefetch_SettlesOnce(t *testing.T) {
 			require.NoError(t, taken.Settle(t.Context(), c.actual))
 		}
 		require.NoError(t, client.Flush(t.Context()))
-		assert.EqualValues(t, 1000-50-1-6, peekAll(t, l)[0].Remaining)
+		assert.EqualValues(t, 1000-50-1-6, redistest.Peek(t, l)[0].Remaining)
 	})
 }
 
@@ -141,7 +141,7 @@ func TestTaken_TakeWithin_WaitsAtMostSoLong(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, rratelimiter.Decision{Allowed: true, Limit: 10, Remaining: 7, ResetAfter: time.Minute}, d)
 		require.NoError(t, taken.Settle(t.Context()))
-		assert.EqualValues(t, 10, peekAll(t, l)[0].Remaining)
+		assert.EqualValues(t, 10, redistest.Peek(t, l)[0].Remaining)
 	})
 }
 
@@ -169,15 +169,15 @@ func TestTaken_OneFails_TheRestLater(t *testing.T) {
 				err = taken.Settle(t.Context(), 1, actual)
 				require.ErrorContains(t, err, `"bad"`)
 				assert.NotContains(t, err.Error(), `"good"`)
-				assert.EqualValues(t, 9, peekAll(t, good)[0].Remaining)
+				assert.EqualValues(t, 9, redistest.Peek(t, good)[0].Remaining)
 				require.ErrorIs(t, redistest.Err(taken.Take(t.Context(), 1, good)), errUnsettled)
 
 				f.Redis.Del(key)
 				require.NoError(t, f.Redis.Set(key, state))
 				f.Redis.SetTTL(key, time.Hour)
 				require.NoError(t, taken.Settle(t.Context()))
-				assert.EqualValues(t, 9, peekAll(t, good)[0].Remaining)
-				assert.EqualValues(t, 10-actual, peekAll(t, bad)[0].Remaining)
+				assert.EqualValues(t, 9, redistest.Peek(t, good)[0].Remaining)
+				assert.EqualValues(t, 10-actual, redistest.Peek(t, bad)[0].Remaining)
 			})
 		}
 	}
@@ -204,7 +204,7 @@ func TestTaken_RedisAway_TriesForAWhile(t *testing.T) {
 			} else {
 				require.ErrorIs(t, err, errTooOld)
 			}
-			assert.EqualValues(t, 8, peekAll(t, l)[0].Remaining)
+			assert.EqualValues(t, 8, redistest.Peek(t, l)[0].Remaining)
 			require.NoError(t, taken.Settle(t.Context()))
 		}
 		assert.LessOrEqual(t, settleAgain+settleFor, redisx.OnceFor)
@@ -227,8 +227,8 @@ func TestTaken_TakeUnderWayWhileSettleFails_IsReleased(t *testing.T) {
 		latency.Store(0)
 		all.Wait()
 		require.NoError(t, taken.Settle(t.Context()))
-		assert.EqualValues(t, 8, peekAll(t, a)[0].Remaining)
-		assert.EqualValues(t, 10, peekAll(t, b)[0].Remaining)
+		assert.EqualValues(t, 8, redistest.Peek(t, a)[0].Remaining)
+		assert.EqualValues(t, 10, redistest.Peek(t, b)[0].Remaining)
 	})
 }
 
@@ -307,7 +307,7 @@ func TestTaken_ManyCalls_AreExact(t *testing.T) {
 				require.NoError(t, calls[i].Settle(t.Context(), 99))
 			}
 			const windows, inFlight = 3, 5
-			for i, d := range peekAll(t, own) {
+			for i, d := range redistest.Peek(t, own) {
 				switch {
 				case i == inFlight:
 					assert.EqualValues(t, 1000, d.Remaining, "all has been returned")
@@ -317,7 +317,7 @@ func TestTaken_ManyCalls_AreExact(t *testing.T) {
 					assert.Equal(t, wantOwn, d.Remaining)
 				}
 			}
-			assert.Equal(t, wantShared, available(t, shared))
+			assert.Equal(t, wantShared, redistest.Available(t, shared))
 		})
 	}
 }

@@ -48,7 +48,7 @@ func TestRefund_Bucket_ReturnsWhatIsStillMissing(t *testing.T) {
 				} else {
 					receipts[i+1] = f.take(l, s.take)
 				}
-				assert.Equal(t, s.want, peekAll(t, l)[0].Remaining, "%s, %T: step %d", name, p, i+1)
+				assert.Equal(t, s.want, redistest.Peek(t, l)[0].Remaining, "%s, %T: step %d", name, p, i+1)
 			}
 		}
 	}

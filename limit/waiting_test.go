@@ -138,7 +138,7 @@ func TestTakeWithin_EachPolicy_HasTheNumbers(t *testing.T) {
 		time.Sleep(time.Second)
 		denied, err := l.TakeWithin(t.Context(), 1, 2*time.Millisecond)
 		require.NoError(t, err)
-		peeked := peekAll(t, l)[0]
+		peeked := redistest.Peek(t, l)[0]
 		peeked.Allowed = false
 		if _, held := p.(InFlight); held { // when a place returns is a guess
 			assert.Positive(t, denied.RetryAfter)
@@ -148,7 +148,7 @@ func TestTakeWithin_EachPolicy_HasTheNumbers(t *testing.T) {
 
 		d, err := l.TakeWithin(t.Context(), 1, time.Hour)
 		require.NoError(t, err)
-		want := peekAll(t, l)[0]
+		want := redistest.Peek(t, l)[0]
 		want.Allowed, want.RetryAfter = true, 0
 		assert.Equal(t, want, d)
 	})

@@ -56,9 +56,7 @@ func (f *Fixture) RequireAvailable(l interface {
 	AvailablePermits(ctx context.Context) (int64, error)
 }, want int64) {
 	f.Helper()
-	got, err := l.AvailablePermits(f.Context())
-	require.NoError(f, err)
-	require.Equal(f, want, got, "available permits")
+	require.Equal(f, want, Available(f, l), "available permits")
 }
 
 // RequireTrue requires that a call returned true, without an error.
@@ -97,6 +95,26 @@ func Result[R any](t testing.TB, call func(ctx context.Context, permits int64) (
 	result, err := call(t.Context(), permits)
 	require.NoError(t, err)
 	return result
+}
+
+// Available returns the available permits of a limiter.
+func Available(t testing.TB, l interface {
+	AvailablePermits(ctx context.Context) (int64, error)
+}) int64 {
+	t.Helper()
+	free, err := l.AvailablePermits(t.Context())
+	require.NoError(t, err)
+	return free
+}
+
+// Peek returns what a limiter reports without a request.
+func Peek[D any](t testing.TB, l interface {
+	Peek(ctx context.Context) ([]D, error)
+}) []D {
+	t.Helper()
+	all, err := l.Peek(t.Context())
+	require.NoError(t, err)
+	return all
 }
 
 // Stored returns the integer that Redis stores under a key.

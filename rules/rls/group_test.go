@@ -25,12 +25,9 @@ func TestOperation_Overdraw_IsNotRefundedInPart(t *testing.T) {
 			require.NoError(t, a.Err)
 			assert.ErrorIs(t, g.Settle(t.Context(), d.Limiter, a, 0), map[int64]error{3: errors.ErrUnsupported}[hits])
 		}
-		now, err := l.Peek(t.Context())
-		require.NoError(t, err)
+		now := redistest.Peek(t, l)
 		assert.Zero(t, now[0].Remaining)
 		require.NoError(t, l.Release(t.Context(), 3))
-		now, err = l.Peek(t.Context())
-		require.NoError(t, err)
-		assert.EqualValues(t, 1, now[0].Remaining, "12 were taken")
+		assert.EqualValues(t, 1, redistest.Peek(t, l)[0].Remaining, "12 were taken")
 	})
 }

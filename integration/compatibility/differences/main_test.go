@@ -23,6 +23,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/state"
 	"github.com/rratelimiter/rratelimiter/integration/tools/suite"
 	"github.com/rratelimiter/rratelimiter/internal/golden"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 const redissonVersion = "4.7.0"
@@ -206,9 +207,7 @@ func requireFree(t *testing.T, l interface {
 	AvailablePermits(context.Context) (int64, error)
 }, want int64) {
 	t.Helper()
-	free, err := l.AvailablePermits(t.Context())
-	require.NoError(t, err)
-	require.Equal(t, want, free)
+	require.Equal(t, want, redistest.Available(t, l))
 }
 
 // The tables of docs/compatibility.md name every test of this folder and of three other files. A refund is no call

@@ -51,8 +51,7 @@ func TestTokenBucket_XTimeRate_MatchesReplies(t *testing.T) {
 					count["charged"]++
 				}
 				s.Persist(t, key)
-				seen, err := ours.Peek(t.Context())
-				require.NoError(t, err)
+				seen := redistest.Peek(t, ours)
 				left := theirs.TokensAt(s.Now)
 				require.EqualValues(t, max(0, math.Floor(left)), seen[0].Remaining, where)
 				require.Equal(t, time.Duration((float64(p.Capacity)-left)*float64(token)), seen[0].ResetAfter, where)

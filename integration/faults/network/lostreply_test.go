@@ -10,6 +10,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/integration/tools/everycall"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 // The server runs a call and its reply is lost. The permits are taken once: the call is not sent
@@ -33,8 +34,7 @@ func TestNetwork_ReplyLost_CallIsSentOnce(t *testing.T) {
 				require.NoError(t, limiter.Acquire(t.Context(), 1))
 				require.NoError(t, client.Flush(t.Context())) // the count of drift, which hides a second call
 				taken := func() int64 {
-					free, err := direct.AvailablePermits(t.Context())
-					require.NoError(t, err)
+					free := redistest.Available(t, direct)
 					return rate - 1 - free
 				}
 				restore := l.proxy.Disturb(t, "timeout", "downstream", `"timeout": 0`)
@@ -105,8 +105,6 @@ func TestNetwork_RepliesOfPipelineLost_CallsAreSentOnce(t *testing.T) {
 
 	l.awaitReplies(t)
 	for _, limiter := range limiters {
-		free, err := limiter.AvailablePermits(t.Context())
-		require.NoError(t, err)
-		require.EqualValues(t, rate-2*permits, free)
+		require.EqualValues(t, rate-2*permits, redistest.Available(t, limiter))
 	}
 }

@@ -144,8 +144,7 @@ func (s *stage) free(t *testing.T, name string) (free, permits int64) {
 		return -1, 0
 	}
 	require.NoError(t, err)
-	free, err = l.AvailablePermits(t.Context())
-	require.NoError(t, err)
+	free = redistest.Available(t, l)
 	return free, config.Permits
 }
 

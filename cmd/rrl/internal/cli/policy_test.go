@@ -222,8 +222,7 @@ func TestTaken_RandomCalls_IsThePolicys(t *testing.T) {
 				require.NoError(t, l.Release(t.Context(), 1))
 			}
 			m.pass(time.Duration(random.IntN(200)) * time.Millisecond)
-			seen, err := l.Peek(t.Context())
-			require.NoError(t, err)
+			seen := redistest.Peek(t, l)
 			taken := int64(0)
 			if found := m.read("x"); len(found.Policies) > 0 {
 				require.Empty(t, found.Policies[0].Wrong)
