@@ -76,13 +76,7 @@ func (f *clocked) setClock(now int64) {
 
 // isWindow reports whether the clock of Redis ends the windows of a policy, in whole milliseconds.
 func isWindow(p Policy) bool {
-	switch beside := p.(type) {
-	case withPause:
-		p = beside.Policy
-	case withPenalty:
-		p = beside.Policy
-	}
-	d, _ := policy.Of(p)
+	d, _ := policy.Of(alone(p))
 	return d.Refill == policy.Together
 }
 
@@ -141,13 +135,7 @@ func eachPolicy(t *testing.T, policies []Policy, test func(t *testing.T, f *fixt
 
 // mostOf returns the permits that a policy can grant at once.
 func mostOf(p Policy) int64 {
-	switch beside := p.(type) {
-	case withPause:
-		p = beside.Policy
-	case withPenalty:
-		p = beside.Policy
-	}
-	d, _ := policy.Of(p)
+	d, _ := policy.Of(alone(p))
 	return d.Most
 }
 

@@ -366,12 +366,3 @@ func TestInFlight_ShortWaits_AskNoMoreOften(t *testing.T) {
 		})
 	}
 }
-
-// TestPause_BesideInFlight_HasNoPace: the permits are those that are free.
-func TestPause_BesideInFlight_HasNoPace(t *testing.T) {
-	f, l := clockedLimiter(t, InFlight{8, time.Hour, false}, Pause{time.Hour})
-	require.NoError(t, l.Pause(t.Context(), time.Minute))
-	require.False(t, redistest.Result(t, l.TryAcquire, 1))
-	f.advance(time.Minute + time.Millisecond)
-	assert.True(t, redistest.Result(t, l.TryAcquire, 8))
-}

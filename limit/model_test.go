@@ -65,6 +65,17 @@ type withPenalty struct {
 	penalty Penalty
 }
 
+// alone returns a policy without the Pause or the Penalty beside it.
+func alone(p Policy) Policy {
+	switch beside := p.(type) {
+	case withPause:
+		return beside.Policy
+	case withPenalty:
+		return beside.Policy
+	}
+	return p
+}
+
 // modelled is a policy of 10 permits, none of which returns within a minute, and the model of its kind. Random
 // calls of the others of its kind are compared with the model.
 type modelled struct {
@@ -184,15 +195,9 @@ func sequence(f *clocked, l *Limiter, p Policy, random *rand.Rand, steps int) {
 	ctx := context.Background()
 	m, limit := modelOf(p)
 	unit := int64(1) // of the times between calls
-	_, held := p.(InFlight)
-	beside, pauses := p.(withPause)
-	smooth, _ := p.(Smooth)
-	if pauses {
-		_, held = beside.Policy.(InFlight)
-		smooth, _ = beside.Policy.(Smooth)
-	} else if beside, ok := p.(withPenalty); ok {
-		_, held = beside.Policy.(InFlight)
-	}
+	_, held := alone(p).(InFlight)
+	_, pauses := p.(withPause)
+	smooth, _ := alone(p).(Smooth)
 	penalty, penalizes := m.(*policymodel.Penalty)
 	if pauses || penalizes {
 		unit = 1000 // in which Redis counts the rest of a pause or a penalty

@@ -190,15 +190,13 @@ func TestAudit_KeysLeftOut_ExitsWithOne(t *testing.T) {
 	for _, name := range []string{"a", "b", "c"} {
 		put(s, name, "9", grant("12345678", 1))
 	}
-	r := tool("audit", "--max", "1", "--redis", s.url())
-	require.Equal(t, exitDenied, r.code)
+	r := s.ends(exitDenied, "audit", "--max", "1")
 	require.Contains(t, r.out, "1 limiter, 0 problems\n"+
 		"4 keys of others were skipped: use a PATTERN or raise --max\n")
-	r = tool("audit", "--max", "1", "-o", "json", "--redis", s.url())
-	require.Equal(t, exitDenied, r.code)
+	r = s.ends(exitDenied, "audit", "--max", "1", "-o", "json")
 	require.Contains(t, r.out, `"left_out":4`)
-	require.Equal(t, exitDone, tool("audit", "--redis", s.url()).code)
-	require.Equal(t, exitDone, tool("audit", "a", "--max", "1", "--redis", s.url()).code)
+	s.ends(exitDone, "audit")
+	s.ends(exitDone, "audit", "a", "--max", "1")
 }
 
 // TestAudit_Values_AreParsedAsByTheLibrary: a text that the library rejects is reported, even if it
@@ -309,8 +307,7 @@ func TestRepair_OneFails_ReportsEach(t *testing.T) {
 	s.run("PEXPIRE {b}:permits 100000")
 	put(s, "c", "5", grant("12345678", 1))
 	s.run("ACL SETUSER smith on >secret ~* +@all -persist")
-	r := tool("audit", "--fix", "--redis", "redis://smith:secret@"+s.addr)
-	require.Equal(t, exitError, r.code)
+	r := ends(t, exitError, "audit", "--fix", "--redis", "redis://smith:secret@"+s.addr)
 	require.Contains(t, r.err, `"b"`)
 	require.Contains(t, r.err, "denies this user")
 	require.Contains(t, r.out, "repaired: count the permits", "what was done before is not reported")
@@ -367,8 +364,7 @@ func TestAudit_DriftOfALargeSet_IsReportedOnly(t *testing.T) {
 		redis.call('ZADD', KEYS[1], ARGV[1] + i, '\8' .. string.format('%08d', i) .. '\1\0\0\0')
 	end`, "1", "{a}:permits", fmt.Sprint(time.Now().Add(-time.Minute).UnixMilli()), strconv.Itoa(inside.MostCounted+1))
 	before := s.text("DEBUG", "DIGEST")
-	r := tool("audit", "--fix", "--redis", s.url())
-	require.Equal(t, exitDenied, r.code)
+	r := s.ends(exitDenied, "audit", "--fix")
 	require.Contains(t, r.out, fmt.Sprintf("a count of its permits takes at most %d grants, and it has %d", inside.MostCounted, inside.MostCounted+1))
 	require.NotContains(t, r.out, "repaired")
 	require.Equal(t, before, s.text("DEBUG", "DIGEST"))

@@ -17,8 +17,7 @@ func TestChanges_Commands_ReportTheResult(t *testing.T) {
 	s := startRedis(t)
 	require.Equal(t, "api: 10/1h OVERALL, new\n", s.on("set", "api", "10/1h"))
 	require.Equal(t, "granted: 4 of api, 6 left of 10\n", s.on("try", "api", "-n", "4"))
-	r := tool("try", "api", "-n", "7", "--redis", s.url())
-	require.Equal(t, exitDenied, r.code)
+	r := s.ends(exitDenied, "try", "api", "-n", "7")
 	require.Contains(t, r.out, "denied: 7 of api, 6 left of 10, retry after ")
 	require.Empty(t, r.err)
 
@@ -31,8 +30,7 @@ func TestChanges_Commands_ReportTheResult(t *testing.T) {
 	require.Contains(t, s.on("show", "api"), "free        27")
 	require.Equal(t, "reset: api OVERALL, 3 permits\n", s.on("reset", "api", "--yes"))
 	require.Contains(t, s.on("show", "api"), "free        30")
-	r = tool("set", "api", "1/s", "--if-absent", "--redis", s.url())
-	require.Equal(t, exitDenied, r.code)
+	s.ends(exitDenied, "set", "api", "1/s", "--if-absent")
 	require.Contains(t, s.on("show", "api"), "30 in 1h")
 
 	// A PER_CLIENT limiter: this tool is no client of it, and leaves no pair behind.
@@ -87,8 +85,7 @@ func TestTry_Wait_UntilPermitsReturn(t *testing.T) {
 	s.on("try", "api")
 	require.Contains(t, s.on("try", "api", "--wait", "10s"), "granted: 1 of api, 0 left of 1")
 	s.on("set", "api", "1/1h")
-	r := tool("try", "api", "--wait", "100ms", "--redis", s.url())
-	require.Equal(t, exitDenied, r.code)
+	r := s.ends(exitDenied, "try", "api", "--wait", "100ms")
 	require.Contains(t, r.out, "denied: 1 of api, 0 left of 1, retry after ")
 }
 
@@ -108,8 +105,7 @@ func TestSet_KeyOfAnotherType_IsNotReplaced(t *testing.T) {
 	s.run("SET a text")
 	require.NotContains(t, s.corrupt("a"), "rrl set")
 	require.Contains(t, s.corrupt("a"), "choose another name")
-	r := tool("set", "a", "5/1h", "--yes", "--redis", s.url())
-	require.Equal(t, exitError, r.code)
+	s.ends(exitError, "set", "a", "5/1h", "--yes")
 	require.NotContains(t, tool("set", "a", "5/1h", "--redis", s.url()).err, "--yes", "it would not do that either")
 	holds(t, s, "GET a=text")
 }
@@ -130,8 +126,7 @@ func TestPause_Zero_EndsAPenalty(t *testing.T) {
 	require.Contains(t, s.on("show", "api"), "wrong       nothing\n")
 	require.Contains(t, s.on("ls"), "paused for 10h")
 	require.Contains(t, s.on("audit"), "0 problems")
-	r := tool("try", "api", "--policy", "fixed_window:9/1h", "--policy", "penalty:2,within=1h,for=10h", "--redis", s.url())
-	require.Equal(t, exitDenied, r.code)
+	s.ends(exitDenied, "try", "api", "--policy", "fixed_window:9/1h", "--policy", "penalty:2,within=1h,for=10h")
 	require.Equal(t, "not paused: api\n", s.on("pause", "api", "0"))
 	require.NotContains(t, s.on("show", "api"), "penalty")
 }
@@ -152,8 +147,7 @@ func TestPause_Program_IsDenied(t *testing.T) {
 	require.Contains(t, s.on("ls", "-o", "json"), `"paused_ms":3`)
 	require.Contains(t, s.on("show", "api", "-o", "json"), `"paused_ms":3`)
 	require.Contains(t, s.on("audit"), "0 problems")
-	r := tool("try", "api", "--policy", "fixed_window:5/1h", "--policy", "pause:most=1h", "--redis", s.url())
-	require.Equal(t, exitDenied, r.code)
+	s.ends(exitDenied, "try", "api", "--policy", "fixed_window:5/1h", "--policy", "pause:most=1h")
 	require.Equal(t, "not paused: api\n", s.on("pause", "api", "0"))
 	require.True(t, redistest.Result(t, l.TryAcquire, 5))
 	require.JSONEq(t, `{"limiter":"api","paused_ms":0}`, s.on("pause", "api", "0", "-o", "json"))

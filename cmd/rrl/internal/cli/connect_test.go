@@ -25,8 +25,7 @@ func TestConnect_EnvironmentAndPasswordFile_AreUsed(t *testing.T) {
 	s.run("ACL SETUSER alice on >hidden ~* +@all")
 	t.Setenv("REDIS_URL", "redis://alice:wrong@"+s.addr+"/2")
 	file := written(t, "password", "hidden\n") // goes before the password of the URL
-	r := tool("set", "api", "1/s", "--password-file", file)
-	require.Equal(t, exitDone, r.code, r.err)
+	ends(t, exitDone, "set", "api", "1/s", "--password-file", file)
 	require.Contains(t, tool("ls", "--password-file", file).out, "api")
 	require.Equal(t, "no limiters\n", s.on("ls"), "--redis goes before REDIS_URL, and database 0 has none")
 	require.Contains(t, tool("ls", "--redis", s.url()+"/2").out, "api")
@@ -70,9 +69,7 @@ func TestConnect_TLS_ChecksCertificates(t *testing.T) {
 	s.on("set", "api", "1/s")
 
 	all := []string{"ls", "--redis", "rediss://" + address, "--tls-ca", i.ca, "--tls-cert", i.cert, "--tls-key", i.key}
-	r := tool(all...)
-	require.Equal(t, exitDone, r.code, r.err)
-	require.Contains(t, r.out, "api")
+	require.Contains(t, ends(t, exitDone, all...).out, "api")
 	fails(t, []string{"ls", "--redis", "rediss://" + address, "--tls-cert", i.cert, "--tls-key", i.key}, "--tls-ca")
 	fails(t, all[:5], address)
 	fails(t, []string{"ls", "--redis", "redis://" + address, "--timeout", "2s"}, address)
@@ -120,8 +117,7 @@ func TestCluster_Limiters_AreFoundOnEveryMaster(t *testing.T) {
 	fails(t, []string{"ls", "--redis", "redis://viewer:secret@" + nodes[0].addr}, "cluster|slots")
 	for _, args := range [][]string{{"ls"}, {"show", "limiter-0"}, {"show", "policy"}, {"audit"},
 		{"watch", "limiter-0", "--count", "2", "--every", "50ms"}} {
-		r := tool(append(args, "--redis", "redis://more:secret@"+nodes[0].addr)...)
-		require.Equal(t, exitDone, r.code, r.err)
+		ends(t, exitDone, append(args, "--redis", "redis://more:secret@"+nodes[0].addr)...)
 	}
 
 }
@@ -156,28 +152,24 @@ func TestCluster_MasterIsDown_OthersAreShown(t *testing.T) {
 	out.Await(t, gone[0]+` "OVERALL 10/1h" taken=4`)
 
 	require.NoError(t, nodes[2].cmd.Process.Signal(syscall.SIGSTOP))
-	r := tool(args("ls")...)
-	require.Equal(t, exitPart, r.code, r.err)
+	r := ends(t, exitPart, args("ls")...)
 	require.Contains(t, r.err, "does not answer in time")
 	require.Equal(t, len(there), strings.Count(r.out, "OVERALL"), r.out)
 	require.NoError(t, nodes[2].cmd.Process.Signal(syscall.SIGCONT))
 	nodes[2].kill()
 
 	for _, command := range []string{"ls", "audit"} {
-		r := tool(args(command)...)
-		require.Equal(t, exitPart, r.code, r.err)
+		r := ends(t, exitPart, args(command)...)
 		require.Contains(t, r.err, "the limiters of 1 server were not read: no Redis at "+nodes[2].addr)
 		require.Contains(t, r.out, "and the limiters of "+nodes[2].addr+", which does not answer\n")
-		r = tool(args(command, "-o", "json")...)
-		require.Equal(t, exitPart, r.code, r.err)
+		r = ends(t, exitPart, args(command, "-o", "json")...)
 		require.Contains(t, r.out, fmt.Sprintf(`"missing":[%q]`, nodes[2].addr))
 	}
 	for range 10 { // the node that answers CLUSTER SLOTS is any one
 		require.Contains(t, nodes[0].on("show", there[0]), "taken       4, in 1 grant")
 	}
 	fails(t, args("show", gone[0]), nodes[2].addr, "connection refused")
-	r = tool(args("watch", there[0], gone[0], "--count", "2", "--every", "50ms")...)
-	require.Equal(t, exitPart, r.code, r.err)
+	r = ends(t, exitPart, args("watch", there[0], gone[0], "--count", "2", "--every", "50ms")...)
 	require.Equal(t, 2, strings.Count(r.out, there[0]+` "OVERALL 10/1h" taken=4 limit=10`), r.out)
 	require.Equal(t, 2, strings.Count(r.out, gone[0]+` "unknown" wrong="`), r.out)
 	fails(t, args("watch", gone[0], "--count", "2", "--every", "50ms"), nodes[2].addr)
@@ -187,8 +179,7 @@ func TestCluster_MasterIsDown_OthersAreShown(t *testing.T) {
 	require.Equal(t, exitDone, <-ended, failed.String())
 	require.NotContains(t, out.String(), gone[0]+` "OVERALL 10/1h" taken=0`)
 	// The others answer where the one that is named is gone.
-	r = tool("show", there[0], "--redis", nodes[2].url()+"?addr="+nodes[0].addr, "--timeout", "2s")
-	require.Equal(t, exitDone, r.code, r.err)
+	ends(t, exitDone, "show", there[0], "--redis", nodes[2].url()+"?addr="+nodes[0].addr, "--timeout", "2s")
 
 	nodes[0].run("CONFIG SET cluster-require-full-coverage yes")
 	nodes[1].run("CONFIG SET cluster-require-full-coverage yes")

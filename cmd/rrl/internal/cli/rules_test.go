@@ -82,8 +82,7 @@ func TestRulesCheck_NoRegularFile_IsReportedAtOnce(t *testing.T) {
 func TestRulesCheck_JSON_HasEachFile(t *testing.T) {
 	right, wrong := written(t, "a.yaml", "rules: []\n"), written(t, "b.yaml",
 		"domain: edge\ndescriptors: [{key: a, value: [b]}]\n")
-	r := tool("rules", "check", right, wrong, "-o", "json")
-	require.Equal(t, exitError, r.code)
+	r := ends(t, exitError, "rules", "check", right, wrong, "-o", "json")
 	require.Equal(t, "rrl: 1 error in 1 of 2 files\n", r.err)
 	var files []checkedFile
 	require.NoError(t, json.Unmarshal([]byte(r.out), &files))

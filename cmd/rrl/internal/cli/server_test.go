@@ -188,11 +188,18 @@ func toolAt(now func() time.Time, args ...string) ran {
 	return ran{code, out.String(), failed.String()}
 }
 
+// ends runs the tool, which must end with this exit code.
+func ends(t testing.TB, code int, args ...string) ran {
+	t.Helper()
+	r := tool(args...)
+	require.Equal(t, code, r.code, "%q: %s", args, r.err)
+	return r
+}
+
 // fails runs the tool, which ends with an error that has these texts.
 func fails(t testing.TB, args []string, want ...string) ran {
 	t.Helper()
-	r := tool(args...)
-	require.Equal(t, exitError, r.code, "%q", args)
+	r := ends(t, exitError, args...)
 	for _, text := range want {
 		require.Contains(t, r.err, text, "%q", args)
 	}
@@ -219,12 +226,16 @@ func looked(t *testing.T, args []string, r ran) {
 	require.NotEqual(t, exitError, r.code, "%q: %s", args, r.err)
 }
 
+// ends runs the tool on this server, which must end with this exit code.
+func (s *server) ends(code int, args ...string) ran {
+	s.Helper()
+	return ends(s, code, append([]string{"--redis", s.url()}, args...)...)
+}
+
 // on runs the tool on this server, and demands that it works.
 func (s *server) on(args ...string) string {
 	s.Helper()
-	r := tool(append([]string{"--redis", s.url()}, args...)...)
-	require.Equal(s, exitDone, r.code, "%q: %s", args, r.err)
-	return r.out
+	return s.ends(exitDone, args...).out
 }
 
 // serving is rrl serve on loopback.
