@@ -211,12 +211,10 @@ func TestDocumentation_FilesAndTests_Exist(t *testing.T) {
 // TestDocumentation_ProductionUser_HasTheRightsOfALimiter: those that docs/compatibility.md has for all calls, rates and
 // waiters. Without one, permits may be unequally shared, and nothing tells.
 func TestDocumentation_ProductionUser_HasTheRightsOfALimiter(t *testing.T) {
-	_, user, _ := strings.Cut(read(t, root+"/docs/production.md"), "ACL SETUSER shop")
-	user, _, _ = strings.Cut(user, "redis-cli")
-	_, rights, _ := strings.Cut(read(t, root+"/docs/compatibility.md"), "## Rights")
-	all, _, _ := strings.Cut(rights, "- for `WithServerTime`")
-	_, waiters, _ := strings.Cut(rights, "Callers that wait for a limiter, of Redisson's layout too, need")
-	waiters, _, _ = strings.Cut(waiters, " on such a key")
+	user := golden.Between(t, golden.Text(t, root+"/docs/production.md"), "ACL SETUSER shop", "redis-cli")
+	rights := golden.Text(t, root+"/docs/compatibility.md")
+	all := golden.Between(t, rights, "## Rights", "- for `WithServerTime`")
+	waiters := golden.Between(t, rights, "Callers that wait for a limiter, of Redisson's layout too, need", " on such a key")
 	commands := regexp.MustCompile("`([A-Z]+)`").FindAllStringSubmatch(all+waiters, -1)
 	require.Greater(t, len(commands), 25)
 	for _, command := range commands {
