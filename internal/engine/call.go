@@ -237,12 +237,21 @@ func (b *Batch) context(ctx context.Context) context.Context {
 	if b.Prefetch.Span > 0 {
 		prefetchEnd = time.Now().Add(b.Prefetch.Span)
 	}
-	return callContext{ctx, func() error {
-		if b.callers.Load() > 0 || time.Now().Before(prefetchEnd) {
-			return nil
-		}
-		return context.Canceled
-	}}
+	return &batchContext{callContext{Context: ctx}, b, prefetchEnd}
+}
+
+// batchContext is the context of a batch's call.
+type batchContext struct {
+	callContext
+	batch       *Batch
+	prefetchEnd time.Time // zero without a prefetch
+}
+
+func (c *batchContext) Err() error {
+	if c.batch.callers.Load() > 0 || time.Now().Before(c.prefetchEnd) {
+		return nil
+	}
+	return context.Canceled
 }
 
 // Eval runs a script that does not take permits for requests, and returns the last reply. again, if not nil, reads each
@@ -287,14 +296,16 @@ func (g *Engine) call(ctx context.Context, run *Run, renew func(args []string)) 
 // callContext is the context of a call to Redis. Its Done is nil: when a context ends, rueidis
 // closes the connection, which other callers use too. Its Err reports that the call must not be sent again: then
 // neither this package nor rueidis, which follows redirections of a cluster, sends the call again.
+//
+// Contexts of calls are pointers: a hook of rueidis may have them as keys of a map.
 type callContext struct {
 	context.Context // only for its values
 	err             func() error
 }
 
-func (callContext) Deadline() (deadline time.Time, ok bool) { return deadline, false }
-func (callContext) Done() <-chan struct{}                   { return nil }
-func (c callContext) Err() error                            { return c.err() }
+func (*callContext) Deadline() (deadline time.Time, ok bool) { return deadline, false }
+func (*callContext) Done() <-chan struct{}                   { return nil }
+func (c *callContext) Err() error                            { return c.err() }
 
 // unattendedFor is how long a call is repeated that does not end with a caller.
 const unattendedFor = time.Minute
@@ -303,7 +314,7 @@ const unattendedFor = time.Minute
 // keys moves, it is repeated for a minute.
 func Unattended(ctx context.Context) context.Context {
 	begin := time.Now()
-	return callContext{redisx.RetryUntilEnd(ctx), func() error {
+	return &callContext{redisx.RetryUntilEnd(ctx), func() error {
 		if time.Since(begin) < unattendedFor {
 			return nil
 		}
@@ -329,7 +340,7 @@ func Detach[T any](ctx context.Context, call func(context.Context) (T, error)) (
 	go func() {
 		r := result{err: redisx.ErrNoReply} // until it returns
 		defer func() { done <- r }()
-		r.value, r.err = call(callContext{ctx, ctx.Err})
+		r.value, r.err = call(&callContext{ctx, ctx.Err})
 	}()
 	select {
 	case r := <-done:

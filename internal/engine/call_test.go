@@ -210,3 +210,16 @@ func TestCall_SlotKeepsMoving_FailsAfterAQuarterOfASecond(t *testing.T) {
 		assert.Equal(t, 2*255*time.Millisecond, time.Since(start))
 	})
 }
+
+// TestCall_Context_MayBeAKey: a hook of rueidis may have the contexts of calls as keys of a map.
+func TestCall_Context_MayBeAKey(t *testing.T) {
+	b := new(Batch)
+	calls := map[context.Context]bool{b.context(t.Context()): true, b.context(t.Context()): true}
+	calls[Unattended(t.Context())] = true
+	_, err := Detach(t.Context(), func(ctx context.Context) (any, error) {
+		calls[ctx] = true
+		return nil, nil
+	})
+	require.NoError(t, err)
+	assert.Len(t, calls, 4)
+}
