@@ -24,11 +24,11 @@ local function redisson(KEYS, ARGV)
     --@include expiry
     return reply
   end
-  function limiter.report(denied)
+  function limiter.report(want)
     local newest = call('ZRANGE', permitsKey, '-1', '-1', 'WITHSCORES')[2]
     local reset = newest and math.min(math.max(0, tonumber(newest) + interval - now), 9007199254740992) or 0
     local report = {now, rate, math.min(interval, 9007199254740992), value, reset, keepAlive + 0}
-    if denied then
+    if want > value then
       local reply, need = report, rate + 1 - value
       --@include waits
     end
@@ -76,8 +76,8 @@ do
   end
 end
 
---@ report  in: answers limiter@  out: report@
-local report@ = limiter@.report(answers)
+--@ report  in: limiter@ want  out: report@
+local report@ = limiter@.report(want)
 
 --@ lead  in: lead limiter@ most@ permit  out: lead permit
 lead, permit = max(1, min(lead, floor(most@ * 250 / limiter@.interval))), min(permit, limiter@.interval / most@)

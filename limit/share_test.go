@@ -387,7 +387,7 @@ func TestAcquire_ManyClientsWait_ShareCalls(t *testing.T) {
 	for name, test := range map[string]struct {
 		clients, seconds int
 		calls            float64
-	}{"TokenBucket": {8, 3, 15}, "FixedWindow": {50, 10, 2.4}} {
+	}{"TokenBucket": {8, 3, 15}, "FixedWindow": {50, 10, 1.5}} {
 		redistest.Run(t, func(t *testing.T, f *redistest.Fixture) {
 			d, clients := forSeconds(test.seconds, 30), redistest.Deep(test.clients, 50)
 			got := shares(t, f, d, daily[name].open, slices.Repeat([]site{{callers: 2}}, clients)...)

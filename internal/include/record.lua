@@ -5,7 +5,7 @@
 --
 -- Permits of a window come free together, batch of them. Need is what those before it take, if they want as much as this
 -- Client does, less the permits that the window still has. If that is not below 0, the turn of the Client is in a later
--- window. It asks in that one, although this one still has permits: held is the time until the next one. Sixteen more
+-- window. It asks in that one, although this one still has permits: held is the time until the next one. Eight more
 -- ask than can be served, for those that have left. Beside a policy that drips, permits come free one after another.
 --
 -- A Client whose waiters want no more is due at once: for the next call of a rival it is absent. But callers that are
@@ -14,7 +14,7 @@
 -- taken to want as much in each call, and no less than before. Otherwise a near Client takes the rest of the window
 -- while the callers of another are on their way back.
 --
--- A Client that is new and behind 8 others counts as absent until its next call. Otherwise those that come and leave
+-- A Client that is new and behind another counts as absent until its next call. Otherwise those that come and leave
 -- unserved stand before others, who wait for a later window while permits are free.
 --
 -- The numbers:
@@ -23,7 +23,8 @@
 --   2048            The fraction of "<id>!".
 --   15, 10 beyond 4 Each Client before it adds 15 ms to lag, and each beyond the fourth up to 10 ms more. A permit's time
 --                   is the most for each. In a window, all but the first ask up to 10 ms later. Then the first gets
---                   what it wants, also on a slower link.
+--                   what it wants, also on a slower link. Those up to the twentieth ask up to a millisecond one after
+--                   another. Else most come before their turn, and ask again.
 --   250             The longest lag without windows.
 --   5000            A queue asks again after five seconds at the latest, whatever the policies say.
 --   8000            The set expires so many milliseconds after the last call. A call is due within 5000 and a second or
@@ -46,8 +47,8 @@ end
 local before = rival and tonumber(redis.pcall('ZRANK', waiters, id)) or 0
 local left, need = max(0, open - granted), -1
 if batch and not drips then
-  need = max(0, before - 16) * min(batch, total + rest) - left
-  lag = max(0, floor(need / batch)) * window + min(before, 1) * min(10, permit)
+  need = max(0, before - 8) * min(batch, total + rest) - left
+  lag = max(0, floor(need / batch)) * window + min(before, 1) * min(10, permit) + min(before, 20) * min(1, permit / 25)
 else
   lag = min(before * min(15, permit) + max(0, before - 4) * min(10, permit), 250)
 end
@@ -66,7 +67,7 @@ elseif wants > 0 then
   due = t + min(5000, max(0, ceil(next / 1000)) + ceil(lag)) + late
 end
 due = due + late / 2048
-if not known and before > 8 then -- a new Client
+if not known and before > 0 then -- a new Client
   redis.pcall('ZADD', waiters, 1e14 + own, id)
   due = due + 1e13
   -- Those that come before it may never be overdue.

@@ -135,6 +135,7 @@ local granted, answers, above, want, missed = 0, nil, false, 0, nil
 --@each more
 if total <= free and (total <= credit or not runs and credit >= 0) then
   granted = total
+  --@waiting want = 1 -- for the next call
 elseif runs or total > most then
   -- Decides the requests: all policies grant a request, or none does.
   local ordered = flags == 'do'

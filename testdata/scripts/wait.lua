@@ -451,8 +451,8 @@ elseif answers or flags ~= '' or not hinted then
   local before = rival and tonumber(redis.pcall('ZRANK', waiters, id)) or 0
   local left, need = max(0, open - granted), -1
   if batch and not drips then
-    need = max(0, before - 16) * min(batch, total + rest) - left
-    lag = max(0, floor(need / batch)) * window + min(before, 1) * min(10, permit)
+    need = max(0, before - 8) * min(batch, total + rest) - left
+    lag = max(0, floor(need / batch)) * window + min(before, 1) * min(10, permit) + min(before, 20) * min(1, permit / 25)
   else
     lag = min(before * min(15, permit) + max(0, before - 4) * min(10, permit), 250)
   end
@@ -471,7 +471,7 @@ elseif answers or flags ~= '' or not hinted then
     due = t + min(5000, max(0, ceil(next / 1000)) + ceil(lag)) + late
   end
   due = due + late / 2048
-  if not known and before > 8 then -- a new Client
+  if not known and before > 0 then -- a new Client
     redis.pcall('ZADD', waiters, 1e14 + own, id)
     due = due + 1e13
     -- internal/include/gone.lua

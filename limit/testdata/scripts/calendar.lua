@@ -321,6 +321,7 @@ local amount, flags, runs = ARGV[1], ARGV[5 + 1], ARGV[5 + 2]
 local granted, answers, above, want, missed = 0, nil, false, 0, nil
 if total <= free and (total <= credit or not runs and credit >= 0) then
   granted = total
+  want = 1 -- for the next call
 elseif runs or total > most then
   local ordered = flags == 'do'
   want, runs = ordered and most or 0, runs or ARGV[1] .. '*1'
@@ -501,8 +502,8 @@ end
 local before = rival and tonumber(redis.pcall('ZRANK', waiters, id)) or 0
 local left, need = max(0, open - granted), -1
 if batch and not drips then
-  need = max(0, before - 16) * min(batch, total + rest) - left
-  lag = max(0, floor(need / batch)) * window + min(before, 1) * min(10, permit)
+  need = max(0, before - 8) * min(batch, total + rest) - left
+  lag = max(0, floor(need / batch)) * window + min(before, 1) * min(10, permit) + min(before, 20) * min(1, permit / 25)
 else
   lag = min(before * min(15, permit) + max(0, before - 4) * min(10, permit), 250)
 end
@@ -521,7 +522,7 @@ elseif wants > 0 then
   due = t + min(5000, max(0, ceil(next / 1000)) + ceil(lag)) + late
 end
 due = due + late / 2048
-if not known and before > 8 then -- a new Client
+if not known and before > 0 then -- a new Client
   redis.pcall('ZADD', waiters, 1e14 + own, id)
   due = due + 1e13
   -- internal/include/gone.lua

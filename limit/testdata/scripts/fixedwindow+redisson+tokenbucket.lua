@@ -214,11 +214,11 @@ local function redisson(KEYS, ARGV)
     -- limit/redisson.lua, function
     return reply
   end
-  function limiter.report(denied)
+  function limiter.report(want)
     local newest = call('ZRANGE', permitsKey, '-1', '-1', 'WITHSCORES')[2]
     local reset = newest and math.min(math.max(0, tonumber(newest) + interval - now), 9007199254740992) or 0
     local report = {now, rate, math.min(interval, 9007199254740992), value, reset, keepAlive + 0}
-    if denied then
+    if want > value then
       local reply, need = report, rate + 1 - value
       -- internal/include/member.lua
       local function permitsOf(member)
@@ -502,7 +502,7 @@ end
 -- limit/fixedwindow.lua, report
 local report1 = {text1, (count1 or 0) + 0, (left1 or 0) + 0}
 -- limit/redisson.lua, report
-local report2 = limiter2.report(answers)
+local report2 = limiter2.report(want)
 -- limit/tokenbucket.lua, report
 local report3 = {text3, taken3, part3, at3 - now}
 -- limit/scripts/acquire.lua
@@ -778,11 +778,11 @@ local function redisson(KEYS, ARGV)
     -- limit/redisson.lua, function
     return reply
   end
-  function limiter.report(denied)
+  function limiter.report(want)
     local newest = call('ZRANGE', permitsKey, '-1', '-1', 'WITHSCORES')[2]
     local reset = newest and math.min(math.max(0, tonumber(newest) + interval - now), 9007199254740992) or 0
     local report = {now, rate, math.min(interval, 9007199254740992), value, reset, keepAlive + 0}
-    if denied then
+    if want > value then
       local reply, need = report, rate + 1 - value
       -- internal/include/member.lua
       local function permitsOf(member)
@@ -941,6 +941,7 @@ end
 -- limit/scripts/acquire.lua
 if total <= free and (total <= credit or not runs and credit >= 0) then
   granted = total
+  want = 1 -- for the next call
 elseif runs or total > most then
   local ordered = flags == 'do'
   want, runs = ordered and most or 0, runs or ARGV[1] .. '*1'
@@ -1100,7 +1101,7 @@ end
 -- limit/fixedwindow.lua, report
 local report1 = {text1, (count1 or 0) + 0, (left1 or 0) + 0}
 -- limit/redisson.lua, report
-local report2 = limiter2.report(answers)
+local report2 = limiter2.report(want)
 -- limit/tokenbucket.lua, report
 local report3 = {text3, taken3, part3, at3 - now}
 -- limit/scripts/acquire.lua
@@ -1143,8 +1144,8 @@ end
 local before = rival and tonumber(redis.pcall('ZRANK', waiters, id)) or 0
 local left, need = max(0, open - granted), -1
 if batch and not drips then
-  need = max(0, before - 16) * min(batch, total + rest) - left
-  lag = max(0, floor(need / batch)) * window + min(before, 1) * min(10, permit)
+  need = max(0, before - 8) * min(batch, total + rest) - left
+  lag = max(0, floor(need / batch)) * window + min(before, 1) * min(10, permit) + min(before, 20) * min(1, permit / 25)
 else
   lag = min(before * min(15, permit) + max(0, before - 4) * min(10, permit), 250)
 end
@@ -1163,7 +1164,7 @@ elseif wants > 0 then
   due = t + min(5000, max(0, ceil(next / 1000)) + ceil(lag)) + late
 end
 due = due + late / 2048
-if not known and before > 8 then -- a new Client
+if not known and before > 0 then -- a new Client
   redis.pcall('ZADD', waiters, 1e14 + own, id)
   due = due + 1e13
   -- internal/include/gone.lua
@@ -1530,11 +1531,11 @@ local function redisson(KEYS, ARGV)
     -- limit/redisson.lua, function
     return reply
   end
-  function limiter.report(denied)
+  function limiter.report(want)
     local newest = call('ZRANGE', permitsKey, '-1', '-1', 'WITHSCORES')[2]
     local reset = newest and math.min(math.max(0, tonumber(newest) + interval - now), 9007199254740992) or 0
     local report = {now, rate, math.min(interval, 9007199254740992), value, reset, keepAlive + 0}
-    if denied then
+    if want > value then
       local reply, need = report, rate + 1 - value
       -- internal/include/member.lua
       local function permitsOf(member)
@@ -1656,7 +1657,7 @@ end
 -- limit/fixedwindow.lua, report
 local report1 = {text1, (count1 or 0) + 0, (left1 or 0) + 0}
 -- limit/redisson.lua, report
-local report2 = limiter2.report(answers)
+local report2 = limiter2.report(want)
 -- limit/tokenbucket.lua, report
 local report3 = {text3, taken3, part3, at3 - now}
 -- limit/tokenbucket.lua, peek
@@ -1882,11 +1883,11 @@ local function redisson(KEYS, ARGV)
     -- limit/redisson.lua, function
     return reply
   end
-  function limiter.report(denied)
+  function limiter.report(want)
     local newest = call('ZRANGE', permitsKey, '-1', '-1', 'WITHSCORES')[2]
     local reset = newest and math.min(math.max(0, tonumber(newest) + interval - now), 9007199254740992) or 0
     local report = {now, rate, math.min(interval, 9007199254740992), value, reset, keepAlive + 0}
-    if denied then
+    if want > value then
       local reply, need = report, rate + 1 - value
       -- internal/include/member.lua
       local function permitsOf(member)
@@ -2083,7 +2084,7 @@ end
 -- limit/fixedwindow.lua, report
 local report1 = {text1, (count1 or 0) + 0, (left1 or 0) + 0}
 -- limit/redisson.lua, report
-local report2 = limiter2.report(answers)
+local report2 = limiter2.report(want)
 -- limit/tokenbucket.lua, report
 local report3 = {text3, taken3, part3, at3 - now}
 -- limit/tokenbucket.lua, peek
