@@ -201,7 +201,7 @@ elseif answers or flags ~= '' or not hinted then
     local need = want - value
     --@include waits
   end
-  --@waiting local next, batch, window, ends, drips = 0, nil, interval + 0, 0, false
+  --@waiting local next, batch, window, ends, drips = 0, rate, interval + 0, 0, false
   --@waiting local need, pair = (missed or 1) - value, 10
   --@waiting while need > 0 and reply[pair] do
   --@waiting   next, need, pair = max(next, reply[pair] * 1000), need - math.abs(reply[pair + 1]), pair + 2

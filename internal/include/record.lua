@@ -4,7 +4,7 @@
 -- not all.
 --
 -- Permits of a window come free together, batch of them. Need is what those before it take, if they want as much as this
--- Client does, less the permits that the window still has. If that is not below 0, the turn of the Client is in a later
+-- Client does, less the permits that the window still has. With reach 1, each of them takes one and goes behind others. If that is not below 0, the turn of the Client is in a later
 -- window. It asks in that one, although this one still has permits: held is the time until the next one. Eight more
 -- ask than can be served, for those that have left. Beside a policy that drips, permits come free one after another.
 --
@@ -30,7 +30,7 @@
 --   8000            The set expires so many milliseconds after the last call. A call is due within 5000 and a second or
 --                   more by which it is late. So the set stays while a Client waits.
 --
--- Needs: ahead batch clock drips ends granted held id known late lead next open own permit rest rival stays t total
+-- Needs: ahead batch clock drips ends granted held id known late lead next open own permit reach rest rival stays t total
 -- waiters window. Sets: held lag own.
 own = min(549755813887, own + granted)
 local wants, due, lag = total + rest - granted, t, 0
@@ -47,7 +47,7 @@ end
 local before = rival and tonumber(redis.pcall('ZRANK', waiters, id)) or 0
 local left, need = max(0, open - granted), -1
 if batch and not drips then
-  need = max(0, before - 8) * min(batch, total + rest) - left
+  need = max(0, before - 8) * (reach > 0 and 1 or min(batch, total + rest)) - left
   lag = max(0, floor(need / batch)) * window + min(before, 1) * min(10, permit) + min(before, 20) * min(1, permit / 25)
 else
   lag = min(before * min(15, permit) + max(0, before - 4) * min(10, permit), 250)

@@ -425,7 +425,7 @@ elseif answers or flags ~= '' or not hinted then
     end
   -- script.lua
   end
-  local next, batch, window, ends, drips = 0, nil, interval + 0, 0, false
+  local next, batch, window, ends, drips = 0, rate, interval + 0, 0, false
   local need, pair = (missed or 1) - value, 10
   while need > 0 and reply[pair] do
     next, need, pair = max(next, reply[pair] * 1000), need - math.abs(reply[pair + 1]), pair + 2
@@ -451,7 +451,7 @@ elseif answers or flags ~= '' or not hinted then
   local before = rival and tonumber(redis.pcall('ZRANK', waiters, id)) or 0
   local left, need = max(0, open - granted), -1
   if batch and not drips then
-    need = max(0, before - 8) * min(batch, total + rest) - left
+    need = max(0, before - 8) * (reach > 0 and 1 or min(batch, total + rest)) - left
     lag = max(0, floor(need / batch)) * window + min(before, 1) * min(10, permit) + min(before, 20) * min(1, permit / 25)
   else
     lag = min(before * min(15, permit) + max(0, before - 4) * min(10, permit), 250)

@@ -436,7 +436,7 @@ end
 local before = rival and tonumber(redis.pcall('ZRANK', waiters, id)) or 0
 local left, need = max(0, open - granted), -1
 if batch and not drips then
-  need = max(0, before - 8) * min(batch, total + rest) - left
+  need = max(0, before - 8) * (reach > 0 and 1 or min(batch, total + rest)) - left
   lag = max(0, floor(need / batch)) * window + min(before, 1) * min(10, permit) + min(before, 20) * min(1, permit / 25)
 else
   lag = min(before * min(15, permit) + max(0, before - 4) * min(10, permit), 250)
