@@ -78,8 +78,8 @@ const defaultWaitJitter = 150 * time.Millisecond
 //
 // Permits return in a burst, and Redisson's waiters ask up to 100 ms late: Go would take all. So all
 // Clients are late in some intervals, by at most d and two thirds of an interval. If their clock is ahead of that
-// of Redis, they are later by that time. These are at most two of five intervals: the more of the permits other
-// programs take then, the more. Waiters of Clients that together got more than half of the permits are also late
+// of Redis, they are later by that time. They are late in at most two of five intervals, and in few if no other
+// program takes permits then. Waiters of Clients that together got more than half of the permits are also late
 // after another program took what they wait for. While no other caller takes permits, this costs at most a
 // fortieth of the rate, and a little more at first.
 //
@@ -234,15 +234,18 @@ func WithDenialCache(maxAge time.Duration) Option {
 // eighth of the rate. It lasts at most a sixteenth of the interval. A limiter that expires sooner
 // than an interval after the prefetch has none.
 //
-// Unused permits are released when the prefetch ends, by [Client.Flush], and when this Client changes
+// Unused permits are refunded when the prefetch ends, by [Client.Flush], and when this Client changes
 // the limiter in any way. If another process renames the limiter meanwhile, they cannot be
-// released: they return when they expire. The same holds for the prefetched permits of a process that
+// refunded: they return when they expire. The same holds for the prefetched permits of a process that
 // ended without [Client.Flush].
 //
 // The Client sees a change by another client when the prefetch ends, also a Release or a Reset of another
-// process. If Java lowers the rate, at most the prefetched permits are used beyond the new rate. No permit is granted after a prefetch's end by the
-// process's clocks. Only a permit whose check has just passed can be used some nanoseconds later. If the
-// clock that dates grants jumps forward, prefetched permits can be used on top of the rate until the prefetch ends.
+// process. If Java lowers the rate, at most the prefetched permits are used beyond the new rate.
+//
+// No permit is granted after a prefetch's end by the process's clocks. Only a permit whose check has just passed
+// can be used some nanoseconds later. If the clock that dates grants jumps forward, prefetched permits can be used
+// on top of the rate until the prefetch ends.
+//
 // In package limit, FixedWindow and Calendar prefetch, and a limiter of several of these. A Decision
 // about prefetched permits counts what other clients had taken at the last reply of Redis.
 func WithPrefetch(d time.Duration) Option {

@@ -1,6 +1,6 @@
 -- FixedWindow. ARGV: permits; interval in milliseconds. The key holds the taken permits, a plain
--- integer, and expires when the window ends: as INCREX of Redis 8.8 leaves it. A window begins with
--- its first permit. Only the clock of Redis ends it.
+-- integer, and expires when the window ends. That is the format of INCREX (Redis 8.8, Valkey 9.2), by which other
+-- programs can share it. A window begins with its first permit. Only the clock of Redis ends it.
 
 --@ read  out: count@ free@ left@ most@ text@
 -- Sets count@, the text of the key, or false if no window is open. left@ is not known yet: the milliseconds

@@ -12,10 +12,18 @@ import (
 )
 
 // InFlight grants at most Permits that are held at once: it limits how many calls run, not how many
-// begin. A request holds its permits, its place, until the place is returned. Only its holder returns it: [Taken.Settle],
-// whatever the final cost is, and middleware, transports and interceptors at the end of a request. Reset
-// returns all. Release and Charge of a limiter leave its InFlight as it is, and the methods TryAcquire, Acquire and
-// Take hold permits that no call returns.
+// begin. A request holds its permits, its place, until the place is returned.
+//
+// # Returns
+//
+// Only its holder returns a place: [Taken.Settle], whatever the final cost is, and middleware, transports and
+// interceptors at the end of a request. Reset returns all. Release and Charge of a limiter leave its InFlight as it is,
+// and the methods TryAcquire, Acquire and Take hold permits that no call returns.
+//
+// To return a place twice changes nothing of others. The Client repeats a return that fails, at most a second apart,
+// until Redis has answered or the lease has ended. [rratelimiter.Client.Flush] waits for returns that are under way.
+//
+// # Leases
 //
 // A place that is not returned returns by itself, Lease after its grant, so a program that ends keeps it no longer.
 // Without Renew, choose a Lease above the longest call: a call that outlives it no longer counts. With Renew, the
@@ -24,8 +32,10 @@ import (
 // renewed is lost: it counts no longer and is not renewed again. [Taken.Lost] reports that, and OnSettleError of
 // the middleware.
 //
-// To return a place twice changes nothing of others. The Client repeats a return that fails, at most a second apart,
-// until Redis has answered or the lease has ended. [rratelimiter.Client.Flush] waits for returns that are under way.
+// Remaining may be too small while more than 256 leases have ended that were not returned; what is granted is exact.
+// If Redis loses its data, the permits that are held then count no longer.
+//
+// # Waiting
 //
 // Callers that wait get a permit that their Client returns at once, and one that another Client
 // returns within 100 ms. Each Client with waiters makes ten calls a second for that, and the one of several that
@@ -34,9 +44,6 @@ import (
 // would end too late. So RetryAfter of a Decision is a guess: at most a second, less if a lease ends earlier.
 // ResetAfter is the time until the last lease ends. Prefetches and the denial cache of the Client never answer for an
 // InFlight.
-//
-// Remaining may be too small while more than 256 leases have ended that were not returned; what is granted is exact.
-// If Redis loses its data, the permits that are held then count no longer.
 type InFlight struct {
 	Permits int64         // 1 to 1,000,000
 	Lease   time.Duration // whole milliseconds; with Renew at least 100 ms

@@ -315,10 +315,9 @@ func (l *Limiter) TakeWithin(ctx context.Context, permits int64, timeout time.Du
 // Clients whose callers wait for one limiter get equal shares, whatever their distance from Redis. One that
 // wants less gets all of it.
 //
-// A waiter's grant of a bucket is dated when its permits came free, at most the time of a call before. The time of a
-// call is that of the last calls, at least 10 ms and at most a second. No grant is dated before its caller came. So a
-// slow link does not slow the pace. In any span t, waiters get at most the capacity, and the rate for t and the time
-// of a call.
+// A slow link costs a waiter of a bucket nothing: its grant is dated when the permits came free. That is at most
+// the time of the last calls earlier, 10 ms to a second, and never before the caller came. So in any span t, waiters
+// get at most the capacity, and the rate for t and the time of a call.
 //
 // Acquire ends with ctx. If the permits cannot be had before the deadline of ctx, it fails at once
 // with an error that is [context.DeadlineExceeded]. Permits that others may return are not foreseen.

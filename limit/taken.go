@@ -59,10 +59,12 @@ type Takeable interface {
 
 // Take takes the same number of permits of each limiter with one call to Redis, or of none if one has
 // not enough, as [Join] does. The Decision is that of [Limiter.Take]. If it is not allowed, or with an
-// error, t holds what it held before, and TakeEach says which limiter denied. Several calls can take different numbers,
-// one request and 800 tokens for instance. But a caller that waits for the one should not hold the other meanwhile. The
-// permit would count before its request is sent, and a place of an [InFlight] would serve no call. So Acquire the one and Take the
-// other. If that is denied, settle the first for 0 and begin with the other.
+// error, t holds what it held before, and TakeEach says which limiter denied.
+//
+// Several calls can take different numbers, one request and 800 tokens for instance. But a caller that waits for the
+// one should not hold the other meanwhile. A permit would count before its request is sent, and a place of an
+// [InFlight] would serve no call. So Acquire the one and Take the other. If that is denied, settle the first for 0 and
+// begin with the other.
 //
 // A limiter of package fallback stands alone, and may wrap a Join. While Redis is away, its mode decides.
 //

@@ -31,14 +31,14 @@
 --            call, it replies {1, now, policy, cursor}. The script is called again, with the
 --            arguments for that time and the cursor for that policy.
 --   more     The same, in acquire, if the requests want more than is free.
---   credit   Lowers credit, the number of permits that may be taken before another request: a caller
---            behind more waits until they are paid for.
+--   credit   Lowers credit. A request is granted only if the requests before it in this call took at most credit.
+--            Below 0, none is.
 --   lead     Lowers lead and permit, as internal/include/share.lua has them, if the rate is in Redis.
 --   hold     Sets holds to false if nothing is to be held for other Clients now.
 --   next     Raises next, the microseconds until missed permits are free for a caller that waits. Of the smallest
 --            window it sets batch, the permits that come free together, and window, its milliseconds. If all of it
---            comes free at once, it sets ends, the milliseconds until then.
---            sets drips if permits come free one after another.
+--            comes free at once, it sets ends, the milliseconds until then. It sets drips if permits come free one
+--            after another.
 --   prefetch Lowers span, the milliseconds in which prefetched permits are used. A policy without it
 --            cannot prefetch.
 --   settle   Runs after the decision and before any take, also if nothing is granted. Prolongs a state whose
@@ -95,8 +95,7 @@
 --          lead and permit, see internal/include/share.lua.
 --
 -- If all was granted and flags has no d, replies the text of the policy, or {text, text, ...} of
--- several. If none was granted for now, and there are
--- no flags, replies -1. Else the section flat replies, or:
+-- several. If none was granted for now, and there are no flags, replies -1. Else the section flat replies, or:
 --   {0, answers, report, report, ...}.
 --   {0, answers, report, report, ..., prefetched, span}.
 -- prefetched and span are the permits and milliseconds of a prefetch. The script for callers that wait adds five numbers,
@@ -128,7 +127,7 @@ local total, free, most, credit = ARGV[1] + 0, min(free@@), min(most@@), 9007199
 --@waiting each hold
 --@waiting include share
 
--- A call of one request, or of several that are all granted, passes over what others need.
+-- The usual calls need no decide.lua: one request, or several that are all granted.
 local amount, flags, runs = ARGV[1], ARGV[@last + 1], ARGV[@last + 2]
 local epoch = ARGV[@epoch]
 local granted, answers, above, want, missed = 0, nil, false, 0, nil
