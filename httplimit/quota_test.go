@@ -183,7 +183,7 @@ func TestFollowQuota_TwoFleets_FewRefusals(t *testing.T) {
 }
 
 // fleetMinutes is how long twoFleets sends requests.
-var fleetMinutes = redistest.Deep(4, 10)
+var fleetMinutes = redistest.Deep(3, 10)
 
 // twoFleets sends 12 requests a second in all, if the limiters let them.
 func twoFleets(t *testing.T, f *redistest.Fixture, follows bool, policy limit.Policy,
