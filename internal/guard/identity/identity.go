@@ -251,7 +251,7 @@ func parseForwarded(element string) (netip.Addr, error) {
 	var node string
 	found := false
 	for rest := element; rest != ""; {
-		name, value, behind, err := pair(rest)
+		name, value, behind, err := cutPair(rest)
 		if err != nil {
 			return netip.Addr{}, err
 		}
@@ -272,7 +272,7 @@ func parseForwarded(element string) (netip.Addr, error) {
 	return ParseAddr(node)
 }
 
-func pair(text string) (name, value, rest string, err error) {
+func cutPair(text string) (name, value, rest string, err error) {
 	malformed := errors.New("an element is malformed")
 	name, value, ok := strings.Cut(text, "=")
 	if name = strings.Trim(name, " \t"); !ok || name == "" {

@@ -220,7 +220,7 @@ const longestPeriod = 1 << 61
 // shapeOf returns the shape of a share of a valid policy. A strict one grants at most the share in any interval: the
 // capacity, and the permits that return in one interval, add up to it.
 func shapeOf(d policy.Description, share float64) shape {
-	most, returns := part(d.Local.Permits, share), float64(d.Local.Returns)*share
+	most, returns := shareOf(d.Local.Permits, share), float64(d.Local.Returns)*share
 	s := shape{limit: most, capacity: most, period: 1}
 	switch {
 	case d.Refill == policy.Held:
@@ -232,16 +232,16 @@ func shapeOf(d policy.Description, share float64) shape {
 	case d.Refill == policy.Pausing:
 		s.limit = 0
 	case d.Refill == policy.OnCredit:
-		s.limit, s.owes, s.capacity = part(d.Quota, share), true, max(1, most)
+		s.limit, s.owes, s.capacity = shareOf(d.Quota, share), true, max(1, most)
 	}
 	s.period = max(1, time.Duration(min(math.Ceil(float64(d.Local.Interval)/returns), longestPeriod)))
 	s.capacity = min(s.capacity, int64(longestPeriod/s.period))
 	return s
 }
 
-// part returns a share of permits, rounded down, but tolerates the rounding error of a decimal
+// shareOf returns a share of permits, rounded down, but tolerates the rounding error of a decimal
 // share: 0.29 of 100 is 29.
-func part(permits int64, share float64) int64 {
+func shareOf(permits int64, share float64) int64 {
 	return min(permits, int64(float64(permits)*share*(1+1e-12)))
 }
 

@@ -149,9 +149,9 @@ func compile(file *File, client *rratelimiter.Client, options gate.Settings) *co
 		own, ofBans := settingsOf(r.settings), settingsOf(refusing(r.settings))
 		openFor := func(l *limits) *limiters {
 			if l.ban {
-				return open(client, r, l, ofBans)
+				return openLimiters(client, r, l, ofBans)
 			}
-			return open(client, r, l, own)
+			return openLimiters(client, r, l, own)
 		}
 		c := compiledRule{r, []string{r.name}, own, openFor(r.limits), make(map[string]*limiters, len(r.overrides))}
 		for key, l := range r.overrides {
@@ -172,8 +172,8 @@ type limiters struct {
 	redissonMembers gate.Joint     // of Redisson's layout
 }
 
-// open opens the limiters of a rule.
-func open(client *rratelimiter.Client, r *rule, l *limits, s *gate.Settings) *limiters {
+// openLimiters opens the limiters of a rule.
+func openLimiters(client *rratelimiter.Client, r *rule, l *limits, s *gate.Settings) *limiters {
 	o := &limiters{limits: l, settings: s, description: gate.Describe(l.allPolicies()...)}
 	switch {
 	case l.ban || len(l.policies) == 0:

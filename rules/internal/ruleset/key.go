@@ -111,7 +111,7 @@ func (d *decoder) overridePart(n *rulefile.Node, text string, part keyPart, cond
 		d.headerValue(n, text, headerName(part.name))
 		if !headerName(part.name).isBinary() {
 			var clear bool
-			if text, _, clear = plain(part.name, text); !clear {
+			if text, _, clear = plainValue(part.name, text); !clear {
 				d.Fail(n, "%q is no key: servers read it in several ways, and requests with it are refused", rulefile.Clip(text))
 			}
 		}

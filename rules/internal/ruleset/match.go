@@ -289,7 +289,7 @@ func (d *decoder) headers(n *rulefile.Node) (all []header) {
 		d.Parse(name, name.Value, &h.name)
 		d.headerValue(value, text, h.name)
 		if !h.name.isBinary() {
-			h.value, _, _ = plain(string(h.name), text)
+			h.value, _, _ = plainValue(string(h.name), text)
 		}
 		if slices.ContainsFunc(all, func(other header) bool { return other.name == h.name }) {
 			d.Fail(name, "the header %s is there twice", h.name)

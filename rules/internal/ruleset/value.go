@@ -69,7 +69,7 @@ func (r *Request) valuesOf(name string) *values {
 	for _, text := range v.sent {
 		exact, clear := true, true
 		if r.path != nil || !headerName(name).isBinary() {
-			text, exact, clear = plain(name, text)
+			text, exact, clear = plainValue(name, text)
 		}
 		if v.clear = v.clear && clear; v.texts != nil {
 			v.texts[text] = true
@@ -92,9 +92,9 @@ func (r *Request) field(name string) (sent []string, clear bool) {
 	return r.fields.Get(name)
 }
 
-// plain returns a value of a header, a cookie or a parameter without what has no meaning in it. exact reports
+// plainValue returns a value of a header, a cookie or a parameter without what has no meaning in it. exact reports
 // whether it was sent so, and clear whether all servers read it so.
-func plain(name, value string) (text string, exact, clear bool) {
+func plainValue(name, value string) (text string, exact, clear bool) {
 	switch kind, _, _ := strings.Cut(name, ":"); partKind(kind) {
 	case partQuery:
 		return value, true, true
@@ -150,7 +150,7 @@ func cookiesOf(lines []string, name string) (sent []string, clear bool) {
 			}
 			decoded, err := url.QueryUnescape(key)
 			if strings.HasPrefix(key, "$") || strings.EqualFold(key, name) || err == nil && isMangled(decoded, name) ||
-				hides(pair, name) {
+				hidesCookie(pair, name) {
 				clear = false
 			}
 		}
@@ -158,8 +158,8 @@ func cookiesOf(lines []string, name string) (sent []string, clear bool) {
 	return sent, clear
 }
 
-// hides reports whether the text of another cookie has the name and an equals sign behind a separator.
-func hides(pair, name string) bool {
+// hidesCookie reports whether the text of another cookie has the name and an equals sign behind a separator.
+func hidesCookie(pair, name string) bool {
 	before := ""
 	for part := range strings.FieldsFuncSeq(pair, func(r rune) bool { return strings.ContainsRune(", \t\"", r) }) {
 		if key, _, found := strings.Cut(part, "="); found && (key == name || key == "" && before == name) {

@@ -251,7 +251,7 @@ func (c *checker) ttls(l *inspect.Redisson, p *inspect.Pair) {
 				life = l.Config.KeepAlive.Milliseconds()
 			}
 			f.repairs("let it expire with the limiter", c.only(l, p), []string{l.Name, state.key},
-				expire(state.key, life+slack(l, state.key)))
+				expire(state.key, life+outlivesBy(l, state.key)))
 		case l.TTL == inspect.Forever && l.Config.KeepAlive == 0 && state.ttl >= 0:
 			f := c.add(Problem, KindExpiry, l.Name, state.key,
 				fmt.Sprintf("%q expires in %s, and its limiter never does: taken permits would be freed",
@@ -310,9 +310,9 @@ func (c *checker) policy(p *inspect.Policy) {
 	}
 }
 
-// slack is by how much the pair of a client outlives its limiter, as in the Go library: an interval
+// outlivesBy returns by how much the pair of a client outlives its limiter, as in the Go library: an interval
 // and a day.
-func slack(l *inspect.Redisson, key string) int64 {
+func outlivesBy(l *inspect.Redisson, key string) int64 {
 	parsed, _ := names.Parse(key)
 	if l.Config.Type != rratelimiter.PerClient || parsed.Client == "" {
 		return 1

@@ -42,13 +42,13 @@ client that has taken the most. Redis does not hold the limits of package limit,
 its limiters are unknown. If some masters of a cluster do not answer, ls shows the limiters of the
 others, names those masters and ends with exit code 3.`,
 		Args: cobra.MaximumNArgs(1),
-		RunE: named(func(cmd *cobra.Command, args []string) error {
+		RunE: withNames(func(cmd *cobra.Command, args []string) error {
 			found, err := a.find(cmd.Context(), args, most, false)
 			if err != nil {
 				return err
 			}
 			list := report.NewList(found)
-			return cmp.Or(a.print(list, func(w *strings.Builder) { list.Text(w, screen.Columns(a.out)) }), part(found.Missing))
+			return cmp.Or(a.print(list, func(w *strings.Builder) { list.Text(w, screen.Columns(a.out)) }), incompleteError(found.Missing))
 		}),
 	}
 	cmd.Flags().IntVar(&most, "max", maxLimiters,
@@ -104,7 +104,7 @@ limiter, and policies of package limit without --policy, by SCAN; on a cluster, 
 that has the keys. If the name has an OVERALL limiter, --all searches for policies and left-over
 state too.`,
 		Args: oneName,
-		RunE: named(func(cmd *cobra.Command, args []string) error {
+		RunE: withNames(func(cmd *cobra.Command, args []string) error {
 			given, err := parse(policies)
 			if err != nil {
 				return err
@@ -186,7 +186,7 @@ func (a *app) watch() *cobra.Command {
 a PER_CLIENT limiter. It only reads. If the output is not a terminal, it writes a line per sample.
 It cannot show waiting callers, since Redis does not know them.`,
 		Args: cobra.MatchAll(cobra.MinimumNArgs(1), noEmptyName),
-		RunE: named(func(cmd *cobra.Command, args []string) error {
+		RunE: withNames(func(cmd *cobra.Command, args []string) error {
 			given, err := parse(policies)
 			if err != nil {
 				return err
@@ -239,7 +239,7 @@ since it was read. A count of the permits finds what is true at its own time.
 Exit code 0 means that all limiters were checked and no problem is left, 3 that some masters of a
 cluster do not answer.`,
 		Args: cobra.MaximumNArgs(1),
-		RunE: named(func(cmd *cobra.Command, args []string) error {
+		RunE: withNames(func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			found, err := a.find(ctx, args, most, fix)
 			if err != nil {
@@ -258,7 +258,7 @@ cluster do not answer.`,
 			if err := a.print(result, result.Text); err != nil || failure != nil {
 				return errors.Join(failure, err)
 			}
-			if err := part(found.Missing); err != nil {
+			if err := incompleteError(found.Missing); err != nil {
 				return err
 			}
 			if result.Problems > 0 || result.LeftOut > 0 || result.Newer > 0 {

@@ -37,8 +37,8 @@ const (
 // errDenied ends a command with exitDenied and without a message.
 var errDenied = errors.New("denied")
 
-// part returns the error of servers whose limiters are missing in the output.
-func part(missing []inspect.Missing) error {
+// incompleteError returns the error of servers whose limiters are missing in the output.
+func incompleteError(missing []inspect.Missing) error {
 	if len(missing) == 0 {
 		return nil
 	}
@@ -245,8 +245,8 @@ func (a *app) say(format string, values ...any) {
 	_, _ = fmt.Fprintf(a.err, format, values...) // a failure does not affect the result
 }
 
-// named unquotes the arguments of a command, which may be names in the form that rrl prints.
-func named(run func(*cobra.Command, []string) error) func(*cobra.Command, []string) error {
+// withNames unquotes the arguments of a command, which may be names in the form that rrl prints.
+func withNames(run func(*cobra.Command, []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		unquoted := make([]string, len(args))
 		for i, arg := range args {

@@ -165,7 +165,7 @@ func (s *service) run(ctx context.Context, a *app) error {
 		defer c.HTTP.Close() //nolint:errcheck // likewise
 	}
 	a.connection.Serves = true
-	if err := a.open(ctx, true); connect.IsAway(err) && ctx.Err() == nil {
+	if err := a.open(ctx, true); connect.IsUnreachable(err) && ctx.Err() == nil {
 		log.Warn("rrl: Redis cannot be reached, and nothing is counted until it can", "error", err)
 		a.redis = a.connection.Late(err)
 	} else if ctx.Err() != nil {
@@ -175,13 +175,13 @@ func (s *service) run(ctx context.Context, a *app) error {
 	}
 	watching, cancel := context.WithCancel(context.WithoutCancel(ctx)) // while draining too
 	defer cancel()
-	reloads := fork(watching, a.hangup)
+	reloads := forkSignals(watching, a.hangup)
 	c.Client, c.Log, c.Options, c.Reload = a.limiters(s.clientOptions()...), log, options, reloads[0]
 	if c.Other, err = s.auth(watching, c.Client, log, reloads[1]); err != nil {
 		return err
 	}
 	defer s.giveBack(ctx, c.Client, log)
-	log.Info("rrl: serving", "grpc", where(c.GRPC), "http", where(c.HTTP), "redis", a.redis.Where)
+	log.Info("rrl: serving", "grpc", addressOf(c.GRPC), "http", addressOf(c.HTTP), "redis", a.redis.Where)
 	defer context.AfterFunc(ctx, func() { log.Info("rrl: ending", "drain", c.Drain) })()
 	if err := rls.Serve(ctx, c); err != nil {
 		return err
@@ -244,8 +244,8 @@ func (a *app) logger(debug bool) *slog.Logger {
 	return slog.New(slog.NewTextHandler(a.err, options))
 }
 
-// fork returns two channels that get the signals of one, until ctx ends. A signal is lost while one waits.
-func fork(ctx context.Context, signals <-chan os.Signal) (both [2]chan os.Signal) {
+// forkSignals returns two channels that get the signals of one, until ctx ends. A signal is lost while one waits.
+func forkSignals(ctx context.Context, signals <-chan os.Signal) (both [2]chan os.Signal) {
 	for i := range both {
 		both[i] = make(chan os.Signal, 1)
 	}
@@ -340,8 +340,8 @@ func listen(ctx context.Context, flag, address string) (net.Listener, error) {
 	return l, nil
 }
 
-// where returns the address of a listener for the log, in the form of a gRPC client.
-func where(l net.Listener) string {
+// addressOf returns the address of a listener for the log, in the form of a gRPC client.
+func addressOf(l net.Listener) string {
 	if l == nil {
 		return "nowhere"
 	}

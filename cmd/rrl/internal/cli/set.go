@@ -35,7 +35,7 @@ stay, unless flags change them.`,
 		Example: `  rrl set paid-api 100/1m
   rrl set tenants 20/s --type per-client --keep-alive 1h`,
 		Args: nameAndValue,
-		RunE: named(func(cmd *cobra.Command, args []string) error {
+		RunE: withNames(func(cmd *cobra.Command, args []string) error {
 			permits, per, err := notation.ParseRate(args[1], false)
 			if err != nil {
 				return err

@@ -107,7 +107,7 @@ func (a *app) try() *cobra.Command {
 		Args:  oneName,
 		Example: `  rrl try paid-api -n 3
   rrl try login:ada --policy fixed_window:5/1m --policy fixed_window:20/1h`,
-		RunE: named(func(cmd *cobra.Command, args []string) error {
+		RunE: withNames(func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			if wait < 0 {
 				return fmt.Errorf("--wait %v: want 0 or more", wait)
@@ -155,7 +155,7 @@ func (a *app) release() *cobra.Command {
 		Use:   "release NAME",
 		Short: "Release permits before they return by themselves",
 		Args:  oneName,
-		RunE: named(func(cmd *cobra.Command, args []string) error {
+		RunE: withNames(func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			l, err := t.open(ctx, a, args[0])
 			if err != nil {
@@ -185,7 +185,7 @@ func (a *app) reset() *cobra.Command {
 limit with the name; if the name has an OVERALL limiter, only with --all. With --policy it resets
 these alone. Without --yes it shows what it would free.`,
 		Args: oneName,
-		RunE: named(func(cmd *cobra.Command, args []string) error {
+		RunE: withNames(func(cmd *cobra.Command, args []string) error {
 			ctx, name := cmd.Context(), args[0]
 			if _, err := clientID(client); err != nil {
 				return err

@@ -226,7 +226,7 @@ func open(ctx context.Context, o Options) (*Redis, error) {
 			errs = append(errs, explain(err, address, option.Username))
 			continue
 		}
-		mode, role := word(about, "mode"), word(about, "role")
+		mode, role := textOf(about, "mode"), textOf(about, "role")
 		switch mode {
 		case "cluster":
 			client.Close()
@@ -243,7 +243,7 @@ func open(ctx context.Context, o Options) (*Redis, error) {
 
 func (r *Redis) cluster() bool { return r.Mode() == rueidis.ClientModeCluster }
 
-// Late returns a connection that Open makes as soon as it can, for an error that IsAway.
+// Late returns a connection that Open makes as soon as it can, for an error that IsUnreachable.
 func (o Options) Late(away error) *Redis {
 	option, _ := o.client() // Open has checked it
 	return &Redis{Client: redisx.Late(away, o.connect), Where: strings.Join(option.InitAddress, ", ")}
@@ -257,12 +257,12 @@ func openCluster(option rueidis.ClientOption, where string) (*Redis, error) {
 	if client.Mode() != rueidis.ClientModeCluster {
 		client.Close()
 		return nil, fmt.Errorf("%s is a cluster and denies user %q its slots: "+
-			"grant the rights +cluster|slots and +cluster|shards", where, user(option.Username))
+			"grant the rights +cluster|slots and +cluster|shards", where, describeUser(option.Username))
 	}
 	return &Redis{Client: client, Where: where}, nil
 }
 
-func word(about map[string]rueidis.RedisMessage, field string) string {
+func textOf(about map[string]rueidis.RedisMessage, field string) string {
 	message := about[field]
 	text, _ := message.ToString()
 	return text

@@ -23,7 +23,7 @@ func (r *Redis) Explain(err error) error {
 	var operation *net.OpError
 	if r.cluster() && errors.As(err, &operation) && operation.Addr != nil {
 		where = operation.Addr.String() + ", a node of the cluster of " + r.Where
-	} else if r.cluster() && late(err) {
+	} else if r.cluster() && isTimeout(err) {
 		where = "a node of the cluster of " + r.Where
 	}
 	return explain(err, where, "")
@@ -32,17 +32,19 @@ func (r *Redis) Explain(err error) error {
 // Explain is like Redis.Explain for one node.
 func (n Node) Explain(err error) error { return explain(err, n.Where, "") }
 
-// awayError is the error of a server that may answer later.
-type awayError struct{ error }
+// unreachableError is the error of a server that may answer later.
+type unreachableError struct{ error }
 
-func (a awayError) Unwrap() error { return a.error }
+func (a unreachableError) Unwrap() error { return a.error }
 
-func awayf(format string, values ...any) error { return awayError{fmt.Errorf(format, values...)} }
+func unreachablef(format string, values ...any) error {
+	return unreachableError{fmt.Errorf(format, values...)}
+}
 
-// IsAway reports whether an error may pass: the server does not answer, or is not ready. A rejection by a
+// IsUnreachable reports whether an error may pass: the server does not answer, or is not ready. A rejection by a
 // server does not pass.
-func IsAway(err error) bool {
-	var a awayError
+func IsUnreachable(err error) bool {
+	var a unreachableError
 	return errors.As(err, &a)
 }
 
@@ -52,10 +54,10 @@ type clusterError struct{ error }
 // IsUnreached reports whether one server, and not the whole cluster, does not answer or is not ready.
 func IsUnreached(err error) bool {
 	var d clusterError
-	return IsAway(err) && !errors.As(err, &d)
+	return IsUnreachable(err) && !errors.As(err, &d)
 }
 
-func user(name string) string {
+func describeUser(name string) string {
 	if name == "" {
 		return "default"
 	}
@@ -85,24 +87,24 @@ func explain(err error, where, name string) error {
 	case errors.As(err, &noTLS):
 		return fmt.Errorf("%s does not speak TLS: write redis:// instead of rediss://, or give its TLS port", where)
 	case errors.As(err, &dns):
-		return awayf("%s: no host %q: check --redis or REDIS_URL", where, dns.Name)
+		return unreachablef("%s: no host %q: check --redis or REDIS_URL", where, dns.Name)
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return awayf("no Redis at %s (connection refused): start it, or name another one by --redis URL or REDIS_URL; rrl demo needs none", where)
-	case late(err):
-		return awayf("%s does not answer in time: check it, or raise --timeout", where)
+		return unreachablef("no Redis at %s (connection refused): start it, or name another one by --redis URL or REDIS_URL; rrl demo needs none", where)
+	case isTimeout(err):
+		return unreachablef("%s does not answer in time: check it, or raise --timeout", where)
 	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
-		return awayf("%s closed the connection: see its log (a server with TLS closes connections of redis:// URLs)", where)
+		return unreachablef("%s closed the connection: see its log (a server with TLS closes connections of redis:// URLs)", where)
 	case errors.Is(err, rueidis.ErrNoAddr):
-		return awayf("%s does not know this master: check master_set and SENTINEL MASTERS", where)
+		return unreachablef("%s does not know this master: check master_set and SENTINEL MASTERS", where)
 	case errors.As(err, &operation):
-		return awayf("%s cannot be reached: %w", where, err)
+		return unreachablef("%s cannot be reached: %w", where, err)
 	case redisx.Away(err):
-		return awayf("%s is not ready (%w): retry later", where, err)
+		return unreachablef("%s is not ready (%w): retry later", where, err)
 	}
 	return err
 }
 
-func late(err error) bool {
+func isTimeout(err error) bool {
 	var timeout net.Error
 	return errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) ||
 		errors.As(err, &timeout) && timeout.Timeout()
@@ -131,7 +133,7 @@ func explainSaid(said *rueidis.RedisError, err error, where, name string) error 
 	switch code {
 	case "WRONGPASS":
 		return fmt.Errorf("%s rejects user %q: wrong name or password: check --redis, REDIS_URL or --password-file", where,
-			user(name))
+			describeUser(name))
 	case "NOAUTH":
 		return fmt.Errorf("%s requires a password: put it into the URL (redis://:PASSWORD@HOST:PORT) or into a file for --password-file", where)
 	case "NOPERM":
@@ -143,11 +145,11 @@ func explainSaid(said *rueidis.RedisError, err error, where, name string) error 
 	case "READONLY":
 		return fmt.Errorf("%s is a replica and rejects changes: name its master by --redis", where)
 	case "CLUSTERDOWN":
-		return awayError{clusterError{fmt.Errorf("the cluster of %s is down (%s): CLUSTER NODES shows which node is missing",
+		return unreachableError{clusterError{fmt.Errorf("the cluster of %s is down (%s): CLUSTER NODES shows which node is missing",
 			where, text)}}
 	}
 	if redisx.Away(err) {
-		return awayf("%s is not ready (%s): retry later", where, text)
+		return unreachablef("%s is not ready (%s): retry later", where, text)
 	}
 	if strings.Contains(text, "executing the script can't run this command") {
 		return fmt.Errorf("%s denies this user a command of the script: grant the right by ACL SETUSER", where)

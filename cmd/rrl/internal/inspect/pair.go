@@ -104,7 +104,7 @@ func (r *Reader) count(ctx context.Context, rate int64, p *Pair, pages int) erro
 	value, known := permitsOf(p.Value)
 	if p.Value != nil && !known {
 		p.Wrong = append(p.Wrong, fmt.Sprintf("%q holds %q, want a whole number of at most 17 characters", p.ValueKey,
-			short(*p.Value)))
+			shortText(*p.Value)))
 	}
 	if p.Grants == p.Left { // all grants have expired
 		p.Free = rate
@@ -121,7 +121,7 @@ func (r *Reader) count(ctx context.Context, rate int64, p *Pair, pages int) erro
 			sum += g.Permits
 		} else if !strange {
 			strange = true
-			p.Wrong = append(p.Wrong, fmt.Sprintf("%q holds the member %q, which is no grant", p.PermitsKey, short(g.Member)))
+			p.Wrong = append(p.Wrong, fmt.Sprintf("%q holds the member %q, which is no grant", p.PermitsKey, shortText(g.Member)))
 		}
 	})
 	if err != nil {

@@ -114,7 +114,7 @@ func (r *Reader) policy(ctx context.Context, p *Policy, ttl int64, content rueid
 	}
 	if p.State = state; !ok {
 		p.Text = cmp.Or(seen, p.Text)
-		p.Wrong = []string{fmt.Sprintf("%q holds %q, which package limit does not write", p.Key, short(p.Text))}
+		p.Wrong = []string{fmt.Sprintf("%q holds %q, which package limit does not write", p.Key, shortText(p.Text))}
 	}
 	return nil
 }

@@ -140,7 +140,7 @@ func decode(texts []*string) (r rratelimiter.Rate, wrong []string) {
 		text := *texts[i]
 		n, ok := inside.ReadRateField(i, text)
 		if !ok || field == "rate" && n == 0 { // which a script accepts, and TrySetRate does not
-			wrong = append(wrong, fmt.Sprintf("the field %q is %q", field, short(text)))
+			wrong = append(wrong, fmt.Sprintf("the field %q is %q", field, shortText(text)))
 		}
 		numbers[i] = n
 	}
@@ -150,7 +150,7 @@ func decode(texts []*string) (r rratelimiter.Rate, wrong []string) {
 	}, wrong
 }
 
-func short(text string) string {
+func shortText(text string) string {
 	const most = 40
 	if len(text) > most {
 		return text[:most] + "..."

@@ -95,7 +95,7 @@ func redissonRow(l *inspect.Redisson) tableRow {
 func (l List) Text(w *strings.Builder, columns int) {
 	if len(l.Limiters) == 0 && l.LeftOut == 0 {
 		fmt.Fprintln(w, "no limiters")
-		rest(w, l.Newer, l.Missing)
+		writeMissing(w, l.Newer, l.Missing)
 		return
 	}
 	var rows [][]string
@@ -116,7 +116,7 @@ func (l List) Text(w *strings.Builder, columns int) {
 	if l.LeftOut > 0 {
 		fmt.Fprintf(w, "and %s of others: use a PATTERN or raise --max\n", Plural(l.LeftOut, "key"))
 	}
-	rest(w, l.Newer, l.Missing)
+	writeMissing(w, l.Newer, l.Missing)
 }
 
 func missing(found *inspect.Found) (nodes []string) {
@@ -170,7 +170,7 @@ func (a Audit) Text(w *strings.Builder) {
 	if a.LeftOut > 0 {
 		fmt.Fprintf(w, "%s of others were skipped: use a PATTERN or raise --max\n", Plural(a.LeftOut, "key"))
 	}
-	rest(w, a.Newer, a.Missing)
+	writeMissing(w, a.Newer, a.Missing)
 }
 
 // JSON writes a value as one line without control sequences.
@@ -191,8 +191,8 @@ func JSON(w io.Writer, value any) error {
 	return err
 }
 
-// rest writes how many keys are those of policies of a newer version, and which servers were not read.
-func rest(w *strings.Builder, newer int64, missing []string) {
+// writeMissing writes how many keys are those of policies of a newer version, and which servers were not read.
+func writeMissing(w *strings.Builder, newer int64, missing []string) {
 	if newer > 0 {
 		fmt.Fprintf(w, "and %s of policies of a newer version of rrl\n", Plural(newer, "key"))
 	}

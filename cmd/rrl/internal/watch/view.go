@@ -130,7 +130,7 @@ func (s *series) plot(width, rows int) []string {
 		scale := ""
 		switch row {
 		case 0:
-			scale = short(s.top(len(s.taken) - 1))
+			scale = shortNumber(s.top(len(s.taken) - 1))
 		case rows - 1:
 			scale = "0"
 		}
@@ -197,8 +197,8 @@ func (c Client) line(limit int64, width int) string {
 	return line + fmt.Sprintf(" %d", c.Taken)
 }
 
-// short writes a number in at most five characters.
-func short(n float64) string {
+// shortNumber writes a number in at most five characters.
+func shortNumber(n float64) string {
 	for _, unit := range []string{"", "k", "M", "G", "T"} {
 		if n < 10000 {
 			return fmt.Sprintf("%.0f%s", n, unit)
