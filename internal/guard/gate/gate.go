@@ -69,8 +69,8 @@ type Options[R Request[R]] struct {
 	Unsettled func(R, error)
 }
 
-// Change is an option of a package above the middleware of R. A struct with a Change and a nil Option of httplimit or
-// grpclimit is such an Option too.
+// Change is an option of a package above httplimit or grpclimit. The method of their Option is not exported, so such a
+// package embeds a nil Option beside a Change. [Apply] finds the Change first.
 type Change[R Request[R]] func(*Options[R])
 
 // SetOptions changes the options.
@@ -205,8 +205,9 @@ func (g *Gate[R]) reportUnsettled(r R, err error) {
 	}
 }
 
-// Visit is a request that one limiter decides, from the choice of that limiter to the end of the request. Each stage
-// sets fields, which later ones read:
+// Visit is a request that one limiter decides, from the choice of that limiter to the end of the request. The rules of
+// a file may choose several limiters for a request, and so several visits. Each stage sets fields, which later ones
+// read:
 //
 //  1. Choose: the Choice.
 //  2. Admit: the Request and its gate, and the Settings and Permits that the Choice leaves open. The Guard sets the
