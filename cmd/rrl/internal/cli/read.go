@@ -48,7 +48,8 @@ others, names those masters and ends with exit code 3.`,
 				return err
 			}
 			list := report.NewList(found)
-			return cmp.Or(a.print(list, func(w *strings.Builder) { list.Text(w, screen.Columns(a.out)) }), incompleteError(found.Missing))
+			err = a.print(list, func(w *strings.Builder) { list.Text(w, screen.Columns(a.out)) })
+			return cmp.Or(err, incompleteError(found.Missing))
 		}),
 	}
 	cmd.Flags().IntVar(&most, "max", maxLimiters,
