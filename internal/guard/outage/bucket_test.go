@@ -191,3 +191,14 @@ func TestBuckets_ManyNames_AreBounded(t *testing.T) {
 		assert.False(t, take(""), "a limiter without a name")
 	})
 }
+
+// A grant has no RetryAfter, also one of permits that the bucket owes.
+func TestBuckets_GrantOnCredit_IsAllowed(t *testing.T) {
+	b := buckets{clock: clock{time.Now()}}
+	l := &fake.Limiter{Called: "smooth", Of: []limit.Policy{limit.Smooth{Permits: 10, Interval: time.Second}}}
+	o, _, ok := b.decide(l, 20, 0.5)
+	require.True(t, ok)
+	assert.Equal(t, limit.Acquired, o.Result)
+	assert.True(t, o.Decision.Allowed)
+	assert.Zero(t, o.Decision.RetryAfter)
+}

@@ -245,7 +245,7 @@ func shareOf(permits int64, share float64) int64 {
 	return min(permits, int64(float64(permits)*share*(1+1e-12)))
 }
 
-// decide returns the decision of a bucket.
+// decide returns the decision of a bucket. That of no permits is a grant, also while the bucket owes some.
 func (s shape) decide(one bucket, now, permits int64) rratelimiter.Decision {
 	if s.lease > 0 {
 		return s.decideHeld(one.held, now, permits)
@@ -257,7 +257,7 @@ func (s shape) decide(one bucket, now, permits int64) rratelimiter.Decision {
 	if s.owes {
 		needs = min(permits, s.capacity)
 	}
-	if short := time.Duration(needs)*s.period - room; short > 0 {
+	if short := time.Duration(needs)*s.period - room; short > 0 && permits > 0 {
 		d.RetryAfter = short
 		return d
 	}
