@@ -344,6 +344,17 @@ func TestAcquire_ClientWantsLess_GetsAllOfIt(t *testing.T) {
 	}
 }
 
+// TestAcquire_CallersFillAWindow_ShareEqually: all of them are served in it, and those of the far Client do not ask again
+// before it ends.
+func TestAcquire_CallersFillAWindow_ShareEqually(t *testing.T) {
+	t.Parallel()
+	redistest.Run(t, func(t *testing.T, f *redistest.Fixture) {
+		test, d := daily["FixedWindow"], forSeconds(10, 60)
+		got := shares(t, f, d, test.open, site{callers: 10}, site{callers: 10, trip: 3 * time.Millisecond})
+		assertShares(t, got, test.rate*d.Seconds(), 0.97, "ten each")
+	})
+}
+
 // TestAcquire_OneCallerAsksForMuch_GetsItsShare: between its calls, its Client has no waiter, and none of what it has got
 // is forgotten.
 func TestAcquire_OneCallerAsksForMuch_GetsItsShare(t *testing.T) {

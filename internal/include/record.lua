@@ -4,15 +4,19 @@
 -- not all.
 --
 -- Permits of a window come free together, batch of them. Need is what those before it take, if they want as much as this
--- Client does, less the permits that the window still has. With reach 1, each of them takes one and goes behind others. If that is not below 0, the turn of the Client is in a later
--- window. It asks in that one, although this one still has permits: held is the time until the next one. Eight more
--- ask than can be served, for those that have left. Beside a policy that drips, permits come free one after another.
+-- Client does, less the permits that the window still has. With reach 1, each of them takes one and goes behind others.
+-- If need is not below 0, the turn of the Client is in a later window. It asks in that one, although this one still has
+-- permits: held is the time until the next one. Eight more ask than can be served, for those that have left. Beside a
+-- policy that drips, permits come free one after another.
 --
 -- A Client whose waiters want no more is due at once: for the next call of a rival it is absent. But callers that are
 -- served come back, and take more of a window that is large for them. It is, if a second has 16 permits or more for
 -- each one that they want. If permits are free then, their Client is expected for the time of a call. Its waiters are
 -- taken to want as much in each call, and no less than before. Otherwise a near Client takes the rest of the window
 -- while the callers of another are on their way back.
+--
+-- If the window has nothing left, these callers do not ask before it ends. So until then their Client is no absent one:
+-- else a nearer Client would take all of each window that its waiters and those of this one fill.
 --
 -- A Client that is new and behind another counts as absent until its next call. Otherwise those that come and leave
 -- unserved stand before others, who wait for a later window while permits are free.
@@ -63,6 +67,8 @@ if held > 0 then
   due = t + min(5000, held + ceil(lag)) + late
 elseif comeBack then
   due = t + late
+elseif rival and wants == 0 and left == 0 and ends > 0 then
+  due = t + min(5000, ends) + late
 elseif wants > 0 then
   due = t + min(5000, max(0, ceil(next / 1000)) + ceil(lag)) + late
 end

@@ -467,6 +467,8 @@ elseif answers or flags ~= '' or not hinted then
     due = t + min(5000, held + ceil(lag)) + late
   elseif comeBack then
     due = t + late
+  elseif rival and wants == 0 and left == 0 and ends > 0 then
+    due = t + min(5000, ends) + late
   elseif wants > 0 then
     due = t + min(5000, max(0, ceil(next / 1000)) + ceil(lag)) + late
   end
