@@ -41,7 +41,7 @@ const lookEvery = 64
 
 // Prepare sets the call of the acquire script.
 func (p *protocol) Prepare(b *engine.Batch, now time.Time) {
-	if b.Script, b.Keys = p.plan.script, p.keys; b.Claim.ID != "" {
+	if b.Script, b.Keys = p.plan.acquires, p.keys; b.Claim.ID != "" {
 		b.Script, b.Keys = p.plan.waits, append(slices.Clip(p.keys), p.waiters())
 	}
 	total, detail := b.Wants()
@@ -80,16 +80,16 @@ func (p *protocol) Prepare(b *engine.Batch, now time.Time) {
 	}
 	if b.Claim.ID != "" {
 		b.Args = append(b.Args, b.Claim.ID, strconv.FormatInt(b.Claim.Late.Milliseconds(), 10),
-			strconv.FormatInt(b.Claim.Rest, 10), strconv.FormatInt(p.plan.lead, 10), p.plan.permit)
+			strconv.FormatInt(b.Claim.Rest, 10), strconv.FormatInt(p.plan.leadPermits, 10), p.plan.permitMillis)
 	}
 }
 
 // callOf returns the call of a batch.
 func callOf(b *engine.Batch) call {
 	if b.Claim.ID != "" {
-		return wait
+		return waitCall
 	}
-	return acquire
+	return acquireCall
 }
 
 // fixed appends the time and the epoch of a call, if its script reads them.
@@ -323,7 +323,7 @@ func (p *protocol) returning(permits int64, of grant) func(context.Context) (rue
 		return []string{strconv.FormatInt(permits, 10), age}
 	}
 	return func(ctx context.Context) (rueidis.RedisMessage, error) {
-		return p.run(ctx, release, own, of.receipts...)
+		return p.run(ctx, releaseCall, own, of.receipts...)
 	}
 }
 

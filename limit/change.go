@@ -102,7 +102,7 @@ func (l *Limiter) charge(ctx context.Context, permits int64, id string) (*state,
 		if id != "" {
 			ctx = redisx.Once(ctx, id) // not for the releases of prefetches before and after
 		}
-		return l.protocol.stateAfter(ctx, charge, strconv.FormatInt(permits, 10))
+		return l.protocol.stateAfter(ctx, chargeCall, strconv.FormatInt(permits, 10))
 	})
 	if errors.Is(err, redisx.ErrRanBefore) {
 		err = nil
@@ -152,7 +152,7 @@ func (l *Limiter) Drain(ctx context.Context, leave int64) (rratelimiter.Decision
 	}
 	own := strconv.FormatInt(min(leave, maxPermits), 10)
 	s, err := engine.Change(ctx, l.protocol.plan.client.Engine, l.protocol.dependsOn,
-		func(ctx context.Context) (*state, error) { return l.protocol.stateAfter(ctx, drain, own) })
+		func(ctx context.Context) (*state, error) { return l.protocol.stateAfter(ctx, drainCall, own) })
 	if err != nil {
 		return rratelimiter.Decision{}, err
 	}
@@ -166,7 +166,7 @@ func (l *Limiter) Peek(ctx context.Context) ([]rratelimiter.Decision, error) {
 	if err := l.check(ctx); err != nil {
 		return nil, err
 	}
-	s, err := engine.Detach(ctx, func(ctx context.Context) (*state, error) { return l.protocol.stateAfter(ctx, peek) })
+	s, err := engine.Detach(ctx, func(ctx context.Context) (*state, error) { return l.protocol.stateAfter(ctx, peekCall) })
 	if err != nil {
 		return nil, err
 	}
@@ -238,7 +238,7 @@ func (l *Limiter) Pause(ctx context.Context, d time.Duration) error {
 	length := strconv.FormatInt(int64((d+time.Millisecond-1)/time.Millisecond), 10)
 	_, err := engine.Change(ctx, l.protocol.plan.client.Engine, keys,
 		func(ctx context.Context) (rueidis.RedisMessage, error) {
-			return l.protocol.run(ctx, pause, func() []string { return []string{length} })
+			return l.protocol.run(ctx, pauseCall, func() []string { return []string{length} })
 		})
 	return err
 }

@@ -236,7 +236,7 @@ func TestInFlight_ScriptStops_GrantsNoMore(t *testing.T) {
 			time.Sleep(time.Second)
 			require.True(t, redistest.Result(t, l.TryAcquire, 6))
 			time.Sleep(59 * time.Second) // the first lease has ended
-			stop := stopAt(command, acquire, l)
+			stop := stopAt(command, acquireCall, l)
 			for range 3 {
 				_ = stop(f)
 			}

@@ -85,7 +85,7 @@ func openMembers(client inside.Client, name string, members []member) *Limiter {
 		l.protocol.keys, dependsOn[i] = append(l.protocol.keys, m.keys...), m.keys[0]
 		id, _ = extendID(id, keyPrefix{name: m.keys[0]}, "", m.settings)
 	}
-	l.follow(planOf(client, members), dependsOn)
+	l.setPlan(planOf(client, members), dependsOn)
 	l.calls.Name, l.calls.ID, l.crossSlot = name, id, client.SameSlot(l.protocol.keys...)
 	return l
 }

@@ -59,7 +59,7 @@ func (p *plan) open(l *Limiter, name string, prefix keyPrefix) {
 		if len(p.members) > 1 {
 			l.protocol.keys = make([]string, len(p.members))
 		}
-		l.follow(p, l.protocol.keys)
+		l.setPlan(p, l.protocol.keys)
 	}
 	id := idOfPolicies
 	for i := range l.protocol.members {
@@ -76,9 +76,9 @@ func (p *plan) open(l *Limiter, name string, prefix keyPrefix) {
 	}
 }
 
-// follow has the calls of a limiter follow its plan. A change of one of the keys that it depends on, the first of each
-// member, ends its prefetches and denials.
-func (l *Limiter) follow(p *plan, dependsOn []string) {
+// setPlan sets the plan of a limiter, and the settings of its calls that follow from it. A change of a key that the
+// limiter depends on, the first of each member, ends its prefetches and denials.
+func (l *Limiter) setPlan(p *plan, dependsOn []string) {
 	l.protocol.plan, l.protocol.dependsOn = p, dependsOn
 	l.calls = engine.Limiter{Engine: p.client.Engine, Policy: p.kinds, DependsOn: dependsOn, Protocol: &l.protocol,
 		CanPrefetch: p.prefetches, Tick: p.tick}

@@ -80,7 +80,7 @@ func (p *places) Return(ctx context.Context, members []string) error {
 	w := p.protocol()
 	message, err := engine.Refund(ctx, w.plan.client.Engine, w.dependsOn,
 		func(ctx context.Context) (rueidis.RedisMessage, error) {
-			return w.run(ctx, returns, nil, members...)
+			return w.run(ctx, returnCall, nil, members...)
 		})
 	if err == nil {
 		expired, _ := message.AsInt64()
@@ -102,7 +102,7 @@ func (p *protocol) reportExpired(texts []string) {
 func (p *places) Renew(ctx context.Context, members []string) ([]int, error) {
 	w := p.protocol()
 	return engine.Detach(ctx, func(ctx context.Context) ([]int, error) {
-		message, err := w.eval(ctx, renew, nil, members...)
+		message, err := w.eval(ctx, renewCall, nil, members...)
 		if err != nil {
 			return nil, err
 		}

@@ -21,10 +21,10 @@ type plan struct {
 	client        inside.Client
 	members       []member       // without names and keys
 	most          int64          // permits that can be granted at once, by the policies
-	script        *redisx.Script // takes permits
+	acquires      *redisx.Script // takes permits
 	waits         *redisx.Script // takes permits for callers that wait
-	lead          int64          // see internal/include/share.lua
-	permit        string         // likewise
+	leadPermits   int64          // see internal/include/share.lua
+	permitMillis  string         // likewise
 	timed         bool           // the scripts read the time
 	epochs        bool           // the scripts that take permits read an epoch
 	expires       bool           // a key may lack an expiry, which another program may have left so
@@ -61,9 +61,10 @@ func newPlan(client *rratelimiter.Client, policies []Policy) (*plan, error) {
 
 // planOf returns the plan of valid policies.
 func planOf(client inside.Client, members []member) *plan {
-	p := &plan{client: client, members: members, most: engine.MaxPermits, script: scriptFor(acquire, members),
-		waits: scriptFor(wait, members)}
-	p.timed, p.epochs, p.expires = readsTime(acquire, members), readsEpoch(acquire, members), has(members, "expire")
+	p := &plan{client: client, members: members, most: engine.MaxPermits, acquires: scriptFor(acquireCall, members),
+		waits: scriptFor(waitCall, members)}
+	p.timed, p.epochs = readsTime(acquireCall, members), readsEpoch(acquireCall, members)
+	p.expires = has(members, "expire")
 	kinds := make([]string, len(members))
 	for i, m := range members {
 		// Those of Redisson's layout differ from call to call.
@@ -78,7 +79,7 @@ func planOf(client inside.Client, members []member) *plan {
 		}
 	}
 	p.flat = len(members) == 1 && members[0].described.Refill == policy.Together
-	p.lead, p.permit = leadOf(members)
+	p.leadPermits, p.permitMillis = leadOf(members)
 	slices.Sort(kinds)
 	p.kinds = strings.Join(slices.Compact(kinds), "+")
 	p.prefetches = !slices.ContainsFunc(members, func(m member) bool { return !m.has("prefetch") })
@@ -88,7 +89,7 @@ func planOf(client inside.Client, members []member) *plan {
 	}
 	for i, m := range members {
 		if isHeld(m) {
-			p.holds = append(p.holds, heldMember{i, argument(acquire, members, i) + placeArg})
+			p.holds = append(p.holds, heldMember{i, argument(acquireCall, members, i) + placeArg})
 		}
 	}
 	p.countsDenials = slices.ContainsFunc(members, isPenalty)
@@ -193,7 +194,7 @@ func (m member) has(section string) bool { return sections[m.described.Lua][sect
 
 // hasIn is has in the script of a call: all policies that count permits share the section "drain".
 func (m member) hasIn(c call, section string) bool {
-	return m.has(section) || c == drain && section == string(drain) && m.drains()
+	return m.has(section) || c == drainCall && section == string(drainCall) && m.drains()
 }
 
 // drains reports whether Drain takes permits of a policy of this package.
@@ -218,5 +219,5 @@ func drainable(members []member, index int) string {
 
 // takesPart reports whether a policy is part of the script of a call. Those that take or read need all.
 func (m member) takesPart(c call) bool {
-	return c == acquire || c == wait || c == charge || c == peek || c == drain || m.has(string(c))
+	return c == acquireCall || c == waitCall || c == chargeCall || c == peekCall || c == drainCall || m.has(string(c))
 }

@@ -51,7 +51,7 @@ func (p *protocol) eval(ctx context.Context, c call, own func() []string, last .
 		if own != nil {
 			args = slices.Clone(own())
 		}
-		args = p.plan.fixed(p.plan.timed, p.plan.epochs && takes(c), args, now)
+		args = p.plan.fixed(p.plan.timed, p.plan.epochs && takesPermits(c), args, now)
 		return callArguments(args, p.members, now)
 	}
 	run := &engine.Run{Call: redisx.Call{Script: scriptFor(c, p.members), Keys: p.keys, Args: append(dated(), last...)}}
@@ -63,7 +63,7 @@ func (p *protocol) eval(ctx context.Context, c call, own func() []string, last .
 func (p *protocol) again(c call, run *engine.Run, message rueidis.RedisMessage) (again bool) {
 	switch reply := redisx.ReadReply(message); reply.Number() {
 	case replyNoRate:
-		return c != release && run.Initialize(p.initial())
+		return c != releaseCall && run.Initialize(p.initial())
 	case replyAgain:
 		run.Args, again = nextCall(c, p.members, reply, run.Args)
 	}

@@ -19,19 +19,20 @@ import (
 type call string
 
 const (
-	acquire call = "acquire"
-	wait    call = "wait" // acquire for callers that wait, beside those of other Clients
-	charge  call = "charge"
-	release call = "release"
-	peek    call = "peek"
-	pause   call = "pause"
-	returns call = "return"
-	renew   call = "renew"
-	drain   call = "drain"
+	acquireCall call = "acquire"
+	waitCall    call = "wait" // acquire for callers that wait, beside those of other Clients
+	chargeCall  call = "charge"
+	releaseCall call = "release"
+	peekCall    call = "peek"
+	pauseCall   call = "pause"
+	returnCall  call = "return"
+	renewCall   call = "renew"
+	drainCall   call = "drain"
 )
 
 // ownArguments is the number of arguments of a script before the time: see scripts/acquire.lua.
-var ownArguments = map[call]int{acquire: 1, wait: 1, charge: 1, release: 2, peek: 0, pause: 1, drain: 1}
+var ownArguments = map[call]int{acquireCall: 1, waitCall: 1, chargeCall: 1, releaseCall: 2, peekCall: 0, pauseCall: 1,
+	drainCall: 1}
 
 // fixedArguments is the number of arguments of a script before those of its policies.
 func fixedArguments(c call, members []member) int {
@@ -46,20 +47,24 @@ func fixedArguments(c call, members []member) int {
 }
 
 // readsTime reports whether the script of a call reads its time.
-func readsTime(c call, members []member) bool { return c == wait || uses(members, "now", "millis") }
+func readsTime(c call, members []member) bool {
+	return c == waitCall || usesAny(members, "now", "millis")
+}
 
 // readsEpoch reports whether the script of a call reads the epoch of a state that begins with it.
 func readsEpoch(c call, members []member) bool {
-	return takes(c) && uses(members, "epoch")
+	return takesPermits(c) && usesAny(members, "epoch")
 }
 
-// takes reports whether a call takes permits.
-func takes(c call) bool { return c == acquire || c == wait || c == charge || c == drain }
+// takesPermits reports whether a call takes permits.
+func takesPermits(c call) bool {
+	return c == acquireCall || c == waitCall || c == chargeCall || c == drainCall
+}
 
-// uses reports whether a section of a member uses one of these locals.
-func uses(members []member, locals ...string) bool {
+// usesAny reports whether a section of a member uses one of these locals.
+func usesAny(members []member, locals ...string) bool {
 	return slices.ContainsFunc(members, func(m member) bool {
-		return slices.ContainsFunc(locals, func(name string) bool { return used[m.described.Lua][name] })
+		return slices.ContainsFunc(locals, func(name string) bool { return wordsUsed[m.described.Lua][name] })
 	})
 }
 
@@ -74,7 +79,7 @@ func scriptFor(c call, members []member) *redisx.Script {
 		if isPenalty(m) {
 			key += " " + beside(members, i)
 		}
-		if c == drain {
+		if c == drainCall {
 			key += " " + drainable(members, i)
 		}
 	}
@@ -86,11 +91,11 @@ func scriptFor(c call, members []member) *redisx.Script {
 }
 
 var (
-	list      = regexp.MustCompile(`\w+@@`)
-	least     = regexp.MustCompile(`min\((\w+)@@\)`)
-	single    = regexp.MustCompile(`^local (\w+) = `)
-	loop      = regexp.MustCompile(`^ *(for|while) `)
-	statement = regexp.MustCompile(`^(local |if |for |while |do$|return\b|[\w., ]+ = |[\w.]+\()`)
+	listWord      = regexp.MustCompile(`\w+@@`)
+	leastOfList   = regexp.MustCompile(`min\((\w+)@@\)`)
+	localLine     = regexp.MustCompile(`^local (\w+) = `)
+	loopLine      = regexp.MustCompile(`^ *(for|while) `)
+	statementLine = regexp.MustCompile(`^(local |if |for |while |do$|return\b|[\w., ]+ = |[\w.]+\()`)
 )
 
 // scriptText returns the text of the script of a call for policies: see scripts/acquire.lua.
@@ -121,10 +126,10 @@ func scriptText(c call, members []member) string {
 			}
 		default:
 			if len(members) == 1 {
-				line = least.ReplaceAllString(line, "${1}1")
+				line = leastOfList.ReplaceAllString(line, "${1}1")
 			}
 			line = strings.ReplaceAll(line, "@brief", brief)
-			text.WriteString(list.ReplaceAllStringFunc(line, func(name string) string {
+			text.WriteString(listWord.ReplaceAllStringFunc(line, func(name string) string {
 				all := make([]string, len(members))
 				for i := range members {
 					all[i] = fmt.Sprint(strings.TrimSuffix(name, "@@"), i+1)
@@ -133,9 +138,9 @@ func scriptText(c call, members []member) string {
 			}))
 		}
 	}
-	body := included.Expand(text.String())
+	body := includedParts.Expand(text.String())
 	if words := wordsOf(body); words["now"] || words["millis"] {
-		body = included["clock"] + body
+		body = includedParts["clock"] + body
 	}
 	keys := 0
 	for _, m := range members {
@@ -164,17 +169,17 @@ func withTables(text string, policies int) string {
 // sourceOf returns the lines of the source of a call.
 func sourceOf(c call) []string {
 	source := c
-	if c == wait {
-		source = acquire
+	if c == waitCall {
+		source = acquireCall
 	}
-	return slices.Collect(strings.Lines(include.Waiting(calls[string(source)], c == wait)))
+	return slices.Collect(strings.Lines(include.Waiting(callSources[string(source)], c == waitCall)))
 }
 
 // withoutUnused removes the lines "local name = value" with a name that no line below uses.
 func withoutUnused(text string) string {
 	lines, below := slices.Collect(strings.Lines(text)), make(map[string]bool)
 	for i, line := range slices.Backward(lines) {
-		if name := single.FindStringSubmatch(line); name != nil && !below[name[1]] {
+		if name := localLine.FindStringSubmatch(line); name != nil && !below[name[1]] {
 			lines[i] = ""
 			continue
 		}
@@ -188,8 +193,8 @@ func withoutUnused(text string) string {
 func withLocals(text string) string {
 	lines := slices.Collect(strings.Lines(text))
 	level := func(line string) int { return len(line) - len(strings.TrimLeft(line, " ")) }
-	for declaration := range strings.Lines(included["head"]) {
-		name := single.FindStringSubmatch(declaration)[1]
+	for declaration := range strings.Lines(includedParts["head"]) {
+		name := localLine.FindStringSubmatch(declaration)[1]
 		use := regexp.MustCompile(`(^|[^\w.])` + name + `\b`)
 		uses := func(line string) bool { return strings.Contains(line, name) && use.MatchString(line) }
 		at, last, outer := slices.IndexFunc(lines, uses), 0, len(text)
@@ -204,12 +209,12 @@ func withLocals(text string) string {
 		for _, line := range lines[at : last+1] {
 			outer = min(outer, level(line))
 		}
-		for level(lines[at]) > outer || !statement.MatchString(strings.TrimSpace(lines[at])) {
+		for level(lines[at]) > outer || !statementLine.MatchString(strings.TrimSpace(lines[at])) {
 			at--
 		}
 		for i := at; i >= 0; i-- {
 			if level(lines[i]) < outer {
-				if outer = level(lines[i]); loop.MatchString(lines[i]) {
+				if outer = level(lines[i]); loopLine.MatchString(lines[i]) {
 					at = i
 				}
 			}
@@ -233,7 +238,7 @@ func wordsOf(text string) map[string]bool {
 // sectionText returns a section for the policy at an index.
 func sectionText(c call, members []member, index int, section string) string {
 	p := members[index].policy
-	parts := maps.Clone(included)
+	parts := maps.Clone(includedParts)
 	maps.Copy(parts, sections[members[index].described.Lua])
 	keysBefore := 0
 	for _, m := range members[:index] {
@@ -250,7 +255,7 @@ func sectionText(c call, members []member, index int, section string) string {
 	if isPenalty(members[index]) {
 		pairs = append(pairs, "beside@", beside(members, index))
 	}
-	if section == string(drain) {
+	if section == string(drainCall) {
 		pairs = append(pairs, "drainable@", drainable(members, index))
 	}
 	return strings.NewReplacer(append(pairs, "@", fmt.Sprint(index+1))...).Replace(parts.Text(section))
@@ -269,11 +274,11 @@ func argument(c call, members []member, index int) int {
 //go:embed *.lua scripts
 var luaFiles embed.FS
 
-// calls are the sources of scripts, by call: see scripts/acquire.lua. included are the parts that
+// callSources are the sources of scripts, by call: see scripts/acquire.lua. includedParts are the parts that
 // they take in, with those of package include.
 var (
-	calls    = redisx.ReadParts(luaFiles, "scripts")
-	included = func() redisx.Parts {
+	callSources   = redisx.ReadParts(luaFiles, "scripts")
+	includedParts = func() redisx.Parts {
 		all := maps.Clone(include.Parts)
 		maps.Copy(all, redisx.ReadParts(luaFiles, "scripts/include"))
 		return all
@@ -292,8 +297,8 @@ var sections = func() map[string]redisx.Parts {
 	return all
 }()
 
-// used has the words of the sections of each kind of policy.
-var used = func() map[string]map[string]bool {
+// wordsUsed has the words of the sections of each kind of policy.
+var wordsUsed = func() map[string]map[string]bool {
 	all := make(map[string]map[string]bool)
 	for kind, parts := range sections {
 		all[kind] = make(map[string]bool)

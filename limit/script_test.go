@@ -24,8 +24,8 @@ import (
 func scriptsOf(l *Limiter) map[call]string {
 	all := make(map[call]string)
 	for c := range ownArguments {
-		if c == charge && has(l.protocol.members, "function") ||
-			c == pause && !has(l.protocol.members, "pause") {
+		if c == chargeCall && has(l.protocol.members, "function") ||
+			c == pauseCall && !has(l.protocol.members, "pause") {
 			continue
 		}
 		all[c] = scriptText(c, l.protocol.members)
@@ -60,16 +60,16 @@ func limitersToAssemble(f *clocked) map[string]*Limiter {
 
 // markParts marks the parts of scripts until the end of a test.
 func markParts(t *testing.T) *luanames.Origins {
-	origins, plainIncluded, plainSections := new(luanames.Origins), included, sections
-	t.Cleanup(func() { included, sections = plainIncluded, plainSections })
+	origins, plainIncluded, plainSections := new(luanames.Origins), includedParts, sections
+	t.Cleanup(func() { includedParts, sections = plainIncluded, plainSections })
 	own := redisx.ReadParts(luaFiles, "scripts/include")
-	included = origins.Mark(included, func(part string) string {
+	includedParts = origins.Mark(includedParts, func(part string) string {
 		if _, ok := own[part]; ok {
 			return "limit/scripts/include/" + part + ".lua"
 		}
 		return "internal/include/" + part + ".lua"
 	})
-	included["head"] = plainIncluded["head"] // its lines are declared one by one
+	includedParts["head"] = plainIncluded["head"] // its lines are declared one by one
 	sections = make(map[string]redisx.Parts)
 	for kind, parts := range plainSections {
 		sections[kind] = origins.Mark(parts, func(part string) string { return fileOf(kind, part) + ", " + part })
@@ -102,11 +102,12 @@ func TestScripts_Assembled_AreGolden(t *testing.T) {
 	for name, plain := range plain {
 		var text strings.Builder
 		scripts := scriptsOf(limiters[name])
-		for _, c := range []call{acquire, wait, charge, release, peek, returns, renew, pause, drain} {
-			if scripts[c] != "" && (c != returns && c != renew || name == "inflight") {
+		for _, c := range []call{acquireCall, waitCall, chargeCall, releaseCall, peekCall, returnCall, renewCall, pauseCall,
+			drainCall} {
+			if scripts[c] != "" && (c != returnCall && c != renewCall || name == "inflight") {
 				source := c
-				if c == wait {
-					source = acquire
+				if c == waitCall {
+					source = acquireCall
 				}
 				shown := origins.Show(scripts[c], "limit/scripts/"+string(source)+".lua")
 				require.Equal(t, plain[c], redisx.Code(shown), "Redis gets no comments")
@@ -133,7 +134,7 @@ func TestScripts_Names_AreDeclared(t *testing.T) {
 		text, err := luaFiles.ReadFile(kind + ".lua")
 		require.NoError(t, err)
 		for name, declared := range luanames.Declared(string(text)) {
-			parts := maps.Clone(included)
+			parts := maps.Clone(includedParts)
 			maps.Copy(parts, sections[kind])
 			used, sets := luanames.Find(parts.Text(name))
 			used = slices.DeleteFunc(used, func(n string) bool { return slices.Contains(common, n) })

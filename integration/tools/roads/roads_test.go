@@ -28,10 +28,10 @@ var ceilings = []struct {
 	road             string
 	functions, files int
 }{
-	{"Keyed.TryAcquire", 28, 7},
-	{"Limiter.TryAcquire", 30, 10},
-	{"Keyed.TryAcquire, context that ends", 32, 7},
-	{"Acquire, which waits", 87, 13},
+	{"Keyed.TryAcquire", 26, 7},
+	{"Limiter.TryAcquire", 28, 9},
+	{"Keyed.TryAcquire, context that ends", 31, 7},
+	{"Acquire, which waits", 79, 13},
 	{"httplimit.Middleware(Each), a request", 99, 19},
 	{"rules, a reload", 93, 18},
 	{"rules, a file compiled for a middleware", 54, 21},
