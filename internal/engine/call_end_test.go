@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter/internal/receipt"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
@@ -80,6 +81,31 @@ func TestCall_ConnectionEndsItsGoroutine_NoCallerIsLeftWaiting(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestCall_SharedCallEndsItsGoroutine_NextCallersAreAnswered: two shared calls are in flight, others collect requests for
+// the next one, and the goroutine that would send it ends.
+func TestCall_SharedCallEndsItsGoroutine_NextCallersAreAnswered(t *testing.T) {
+	withContexts(t, func(ctx context.Context, f *fixture) {
+		conn := &ending{Client: f.Conn}
+		l := f.open(Settings{Redis: conn}, 100, time.Minute)
+		conn.ends.Store(2) // a lone call, and the first shared one
+		var callers sync.WaitGroup
+		errs := make([]error, 6)
+		for i := range errs {
+			callers.Go(func() {
+				errs[i] = redisx.ErrNoReply // of a caller whose own goroutine ends
+				time.Sleep(time.Duration(i) * time.Millisecond)
+				errs[i] = redistest.Err(l.TryAcquire(ctx, 1))
+			})
+		}
+		callers.Wait()
+		assert.ErrorIs(f, errs[0], redisx.ErrNoReply)
+		assert.ErrorIs(f, errs[1], redisx.ErrNoReply)
+		assert.NoError(f, errors.Join(errs[2:]...))
+		synctest.Wait()
+		f.idle(l)
+	})
 }
 
 // setPrefetches replaces the prefetches of a limiter by prefetches of one permit for a second.

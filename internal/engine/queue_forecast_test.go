@@ -150,3 +150,20 @@ func TestQueue_PermitsReturnAtAnyTime_ShortDeadlinesCauseNoCalls(t *testing.T) {
 	q.add(w)
 	assert.Equal(t, freshEnough, q.dueForNew.Sub(q.begins))
 }
+
+// TestQueue_TimeOfACall_HasItsLateness: by a timer or a lag, since the permits were due or since the reply before.
+func TestQueue_TimeOfACall_HasItsLateness(t *testing.T) {
+	sent := time.Now()
+	for _, test := range []struct{ sinceDue, sinceReply, want time.Duration }{
+		{0, time.Second, 15 * time.Millisecond},
+		{-time.Second, time.Second, 15 * time.Millisecond},
+		{3 * time.Millisecond, time.Second, 18 * time.Millisecond},
+		{time.Second, 2 * time.Millisecond, 17 * time.Millisecond},
+	} {
+		var times callTime
+		q := &queue{due: sent.Add(-test.sinceDue), repliedAt: sent.Add(-test.sinceReply)}
+		q.batch.Sent = sent
+		q.applyReply(&times, sent.Add(15*time.Millisecond))
+		assert.Equal(t, test.want, times.get(), "%+v", test)
+	}
+}

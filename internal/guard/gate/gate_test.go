@@ -33,3 +33,21 @@ func TestOutcomeOf_OtherProtocol_IsNone(t *testing.T) {
 	_, ofGRPC := OutcomeOf[Call[int]](v.Context())
 	assert.False(t, ofGRPC)
 }
+
+// Behind a middleware of rules, one of httplimit may have decided last.
+func TestSettleByFile_OtherMiddlewareInside_SettlesThatOfTheFile(t *testing.T) {
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	admitted := func(fromFile bool) *Visit[*http.Request] {
+		v := &Visit[*http.Request]{Request: r, gate: new(Gate[*http.Request])}
+		v.gate.FromFile = fromFile
+		v.Permits, v.Answer.Result = 1, limit.Acquired
+		v.finalCost.Store(unsettled)
+		r = r.WithContext(v.Context())
+		return v
+	}
+	ofFile, other := admitted(true), admitted(false)
+	assert.NoError(t, SettleByFile(r.Context(), "rules", 1))
+	assert.Equal(t, []int64{1, unsettled}, []int64{ofFile.finalCost.Load(), other.finalCost.Load()})
+	assert.NoError(t, SettleIn[*http.Request](r.Context(), "httplimit", 1))
+	assert.Equal(t, int64(1), other.finalCost.Load())
+}

@@ -140,3 +140,11 @@ func TestErrors_Text_DoesNotNameThePackage(t *testing.T) {
 		assert.Regexp(t, "^rratelimiter: ", err.Error())
 	}
 }
+
+func TestGuard_SettleForWhatWasTaken_IsNoErrorInAnOutage(t *testing.T) {
+	g, l, a := withMode(limit.Open, deadline, nil), newRedis(), Answered(limit.Acquired, nil)
+	a.Receipt.Permits = 2
+	g.breakerOf(l).state.Store(nodeDown)
+	assert.NoError(t, g.Settle(t.Context(), l, a, 2))
+	assert.ErrorIs(t, g.Settle(t.Context(), l, a, 1), ErrDown)
+}
