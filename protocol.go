@@ -86,7 +86,7 @@ func (p *protocol) Prepare(b *engine.Batch, now time.Time) {
 		flags = flagDetail + flagOrdered + flagWaits
 	case b.Ordered:
 		flags = flagOrdered + flagWaits
-	case b.Full:
+	case b.AllDetail:
 		flags = flagDetail + flagWaits + flagAllWaits
 	case detail:
 		flags = flagDetail + flagWaits

@@ -20,15 +20,15 @@ import (
 
 // The exported methods of a protocol are those of engine.Protocol.
 
-// waiters returns the key of the Clients whose callers wait for the same policies. Those of a policy with other permits
-// are no rivals: what is free for one may be forbidden to another, and would be held for it in vain.
-func (p *protocol) waiters() string {
+// keyOfWaiters returns the key of the Clients whose callers wait for the same policies. Those of a policy with other
+// permits are no rivals: what is free for one may be forbidden to another, and would be held for it in vain.
+func (p *protocol) keyOfWaiters() string {
 	if key := p.waitersKey.Load(); key != nil {
 		return *key
 	}
 	var texts []string
 	for _, m := range p.members {
-		texts = append(texts, m.keys[0], m.settings) // of Redisson's layout, other keys are of one Client
+		texts = append(texts, m.keys[0], m.fingerprint) // of Redisson's layout, other keys are of one Client
 	}
 	key := redisx.Beside(redisx.Waiters, texts...)
 	p.waitersKey.Store(&key)
@@ -42,7 +42,7 @@ const lookEvery = 64
 // Prepare sets the call of the acquire script.
 func (p *protocol) Prepare(b *engine.Batch, now time.Time) {
 	if b.Script, b.Keys = p.plan.acquires, p.keys; b.Claim.ID != "" {
-		b.Script, b.Keys = p.plan.waits, append(slices.Clip(p.keys), p.waiters())
+		b.Script, b.Keys = p.plan.waits, append(slices.Clip(p.keys), p.keyOfWaiters())
 	}
 	total, detail := b.Wants()
 	denials := &p.plan.client.Engine.BriefDenials

@@ -24,7 +24,7 @@ func TestID_SimilarNames_AreDistinct(t *testing.T) {
 	one := New(f.client, "{a}", p)
 	for _, pair := range [][2]string{
 		{Join(one, New(f.client, "{a}b", p)).calls.ID,
-			New(f.client, one.protocol.keys[0]+" "+one.protocol.members[0].settings+"\n{a}b", p).calls.ID},
+			New(f.client, one.protocol.keys[0]+" "+one.protocol.members[0].fingerprint+"\n{a}b", p).calls.ID},
 		{Join(f.client.Limiter("a"), f.client.Limiter("b")).calls.ID,
 			Join(f.client.Limiter("a\n4 {k}2 the rate of b")).calls.ID},
 	} {

@@ -83,7 +83,7 @@ func openMembers(client inside.Client, name string, members []member) *Limiter {
 	id, dependsOn := idOfPolicies, make([]string, len(members))
 	for i, m := range members {
 		l.protocol.keys, dependsOn[i] = append(l.protocol.keys, m.keys...), m.keys[0]
-		id, _ = extendID(id, keyPrefix{name: m.keys[0]}, "", m.settings)
+		id, _ = extendID(id, keyPrefix{name: m.keys[0]}, "", m.fingerprint)
 	}
 	l.setPlan(planOf(client, members), dependsOn)
 	l.calls.Name, l.calls.ID, l.crossSlot = name, id, client.SameSlot(l.protocol.keys...)
@@ -104,8 +104,8 @@ func openJoinable(joinable Joinable) (inside.Client, []member, error) {
 		return inside.Client{}, nil, err
 	}
 	p := redisson{&l, joinable.Name()}
-	return l.Client, []member{{policy: p, described: describedRedisson, settings: p.String(), name: p.name, keys: l.Keys,
-		redisson: &l}}, nil
+	return l.Client, []member{{policy: p, described: describedRedisson, fingerprint: p.String(), name: p.name,
+		keys: l.Keys, redisson: &l}}, nil
 }
 
 // redisson is the policy of a *rratelimiter.Limiter that is joined with others: its rate is in

@@ -64,7 +64,7 @@ func (p *plan) open(l *Limiter, name string, prefix keyPrefix) {
 	id := idOfPolicies
 	for i := range l.protocol.members {
 		m := &l.protocol.members[i]
-		id, l.protocol.keys[i] = extendID(id, prefix, m.described.Key, m.settings)
+		id, l.protocol.keys[i] = extendID(id, prefix, m.described.Key, m.fingerprint)
 		if name == "" {
 			name = l.protocol.keys[i][len("{") : len(prefix.before)+len(prefix.name)]
 		}

@@ -54,7 +54,7 @@ func newPlan(client *rratelimiter.Client, policies []Policy) (*plan, error) {
 	members := make([]member, len(policies))
 	for i, p := range policies {
 		p, _ = policy.Plain(p).(Policy) // as described
-		members[i] = member{policy: p, described: &described[i], settings: fmt.Sprintf("%#v", p)}
+		members[i] = member{policy: p, described: &described[i], fingerprint: fmt.Sprintf("%#v", p)}
 	}
 	return planOf(opened, members), nil
 }
@@ -163,11 +163,11 @@ func prefixOf(name string) keyPrefix {
 
 // member is one policy of a limiter.
 type member struct {
-	policy    Policy
-	described *policy.Description
-	settings  string   // all fields of the policy
-	name      string   // that it was opened with
-	keys      []string // one, but those of a limiter of Redisson's layout
+	policy      Policy
+	described   *policy.Description
+	fingerprint string   // all fields of the policy
+	name        string   // that it was opened with
+	keys        []string // one, but those of a limiter of Redisson's layout
 
 	arguments []string // if they are the same in each call; else nil, and the policy has them
 

@@ -162,7 +162,7 @@ func (t *Taken) add(ctx context.Context, permits int64, wait time.Duration, limi
 	t.mu.Lock()
 	t.takes = append(t.takes, &take{limiter: redis, receipt: r, id: rand.Text()})
 	t.mu.Unlock()
-	r.Hold.Keep(t.currentLoss().report) // its hook may panic, or use t
+	r.Hold.Start(t.currentLoss().report) // its hook may panic, or use t
 	return result, nil
 }
 

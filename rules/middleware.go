@@ -65,7 +65,7 @@ func unused(*http.Request) (httplimit.Limiter, error) { return nil, nil }
 // URI. The length of a request's body is unknown.
 func (s *Set) ForwardAuth(client *rratelimiter.Client, opts ...httplimit.Option) http.Handler {
 	opts = append([]httplimit.Option{httplimit.Headers(httplimit.ThreeHeaders)}, opts...)
-	opts = append(opts, fileOption{Change: func(to *gate.Options[*http.Request]) { to.Keeps = true }}) // the response is not seen
+	opts = append(opts, fileOption{Change: func(to *gate.Options[*http.Request]) { to.EndUnseen = true }}) // the response is not seen
 	decided := s.middleware("rules: ForwardAuth", client, (*ruleset.File).Forwarded, opts)(granted)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.RawQuery { // some proxies pass on the client's query: any other has no meaning

@@ -25,9 +25,9 @@ const (
 // Batch is one call: requests in, answers out. While it collects requests, its entry guards it. Then it belongs to the
 // goroutine that sends it; the entry still guards the states of the requests. The batch of a lone call has no entry.
 type Batch struct {
-	Requests []*Request
-	Full     bool     // all answers have all fields
-	Prefetch Prefetch // for later callers
+	Requests  []*Request
+	AllDetail bool     // all answers have all fields
+	Prefetch  Prefetch // for later callers
 	QueueCall
 
 	Run // set by Protocol.Prepare
@@ -58,7 +58,7 @@ type BatchResult struct {
 // Wants returns the permits that all requests can be granted, and whether a request needs more of its Decision than
 // Allowed.
 func (b *Batch) Wants() (permits int64, detail bool) {
-	detail = b.Full
+	detail = b.AllDetail
 	for _, r := range b.Requests {
 		permits += r.Most()
 		detail = detail || r.Detail

@@ -55,7 +55,7 @@ func (l *Limiter) attempt(ctx context.Context, b *Batch) error {
 	}
 	g := l.Engine
 	now := time.Now()
-	b.Sent, b.begins, b.Full = now, now, g.denials != nil
+	b.Sent, b.begins, b.AllDetail = now, now, g.denials != nil
 	if g.ownClock || g.ServerTime {
 		now = g.Now()
 	}

@@ -162,7 +162,7 @@ func (q *queue) next() time.Time {
 	at := q.servable(q.first.Permits, q.first.deadline)
 	q.due = at
 	lagged := at
-	if q.lag > 0 && at.After(q.begins) && (q.turn || !q.missed(at.Sub(q.begins))) {
+	if q.lag > 0 && at.After(q.begins) && (q.turn || !q.lagMisses(at.Sub(q.begins))) {
 		at = at.Add(q.lag)
 		lagged = at
 	}
@@ -183,9 +183,9 @@ func (q *queue) next() time.Time {
 	return at
 }
 
-// missed reports whether one of the first waiters would miss its deadline if the next call, after so
+// lagMisses reports whether one of the first waiters would miss its deadline if the next call, after so
 // long, had a lag. All later calls have it too.
-func (q *queue) missed(after time.Duration) bool {
+func (q *queue) lagMisses(after time.Duration) bool {
 	late := q.lag + 2*q.took + time.Millisecond // of a reply
 	var ahead int64
 	for w, n := q.first, 0; w != nil && n < MaxRequests; w, n = w.next, n+1 {

@@ -94,10 +94,10 @@ func newPlace(h *Hold, terms Terms, member string, end time.Time) *place {
 	return &place{hold: h, terms: terms, member: member, end: end, done: make(chan struct{})}
 }
 
-// Keep begins to renew the places whose terms want that. If a place is lost, lost is called once, on a goroutine of
+// Start begins to renew the places whose terms want that. If a place is lost, lost is called once, on a goroutine of
 // its own, with an error that is [ErrLost]. A place that is not renewed is lost if it is being returned when its
 // lease ends. lost may be nil.
-func (h *Hold) Keep(lost func(error)) {
+func (h *Hold) Start(lost func(error)) {
 	if h == nil || h.keeper == nil {
 		return
 	}

@@ -99,7 +99,7 @@ func (f *fake) grant(k *Keeper, member string, renew bool) (h *Hold, lost func()
 	var all []error
 	h = k.New()
 	h.Add(Terms{"name", "key", f.lease, renew, f}, member, time.Now())
-	h.Keep(func(err error) { all = append(all, err) })
+	h.Start(func(err error) { all = append(all, err) })
 	return h, func() []error {
 		synctest.Wait()
 		return all
@@ -118,12 +118,12 @@ func run(t *testing.T, test func(t *testing.T, k *Keeper, f *fake)) {
 
 func TestHold_Nil_HoldsNothing(t *testing.T) {
 	var h *Hold
-	h.Keep(nil)
+	h.Start(nil)
 	h.Return()
 	require.NoError(t, h.Wait(t.Context()))
 	called := 0
 	h = Local(func() { called++ })
-	h.Keep(nil)
+	h.Start(nil)
 	h.Return()
 	require.NoError(t, h.Wait(t.Context()))
 	assert.Equal(t, 1, called)
@@ -336,7 +336,7 @@ func TestRenew_GrantIsLate_IsRenewedInTime(t *testing.T) {
 			f.mu.Unlock()
 			b := k.New()
 			b.Add(Terms{"name", "key", f.lease, true, f}, "b", end.Add(-f.lease))
-			b.Keep(func(error) {
+			b.Start(func(error) {
 				lost++
 				assert.Equal(t, end, time.Now())
 			})
@@ -380,7 +380,7 @@ func TestRenew_AnotherKeyHangs_IsOnTime(t *testing.T) {
 		for i := range 100 {
 			h := k.New()
 			h.Add(Terms{"name", "hangs" + string(rune('a'+i)), time.Second, true, hangs}, "m", time.Now())
-			h.Keep(nil)
+			h.Start(nil)
 		}
 		h, lost := f.grant(k, "a", true)
 		time.Sleep(time.Minute - time.Millisecond)

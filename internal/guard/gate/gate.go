@@ -178,8 +178,8 @@ func (g *Gate[R]) withoutLimiter(s *Settings, err error) outage.Answer {
 
 // report completes the outcome of a visit, and reports it.
 func (g *Gate[R]) report(v *Visit[R]) {
-	if h := v.Answer.Receipt.Hold; h != nil && !v.Settings.Keeps {
-		h.Keep(func(err error) {
+	if h := v.Answer.Receipt.Hold; h != nil && !v.Settings.EndUnseen {
+		h.Start(func(err error) {
 			defer func() { _ = recover() }() // of the callback
 			g.reportUnsettled(v.Request, err)
 		})
@@ -362,10 +362,10 @@ func (v *Visit[R]) end(status int, free bool) {
 		defer v.Before.end(status, free)
 	}
 	s, cost := v.Settings, v.finalCost.Swap(handlerReturned)
-	if h := v.Answer.Receipt.Hold; h != nil && (!s.Keeps || free || cost >= 0) {
+	if h := v.Answer.Receipt.Hold; h != nil && (!s.EndUnseen || free || cost >= 0) {
 		h.Return()
 	}
-	if free || cost == unsettled && !s.Keeps && status > 0 && s.Refunds != nil && s.Refunds(status) {
+	if free || cost == unsettled && !s.EndUnseen && status > 0 && s.Refunds != nil && s.Refunds(status) {
 		cost = 0
 	}
 	if cost >= 0 {
@@ -378,7 +378,7 @@ func (v *Visit[R]) waitForPlaces() {
 	var ctx context.Context
 	for g := v.gate; v != nil; v = v.Before {
 		h := v.Answer.Receipt.Hold
-		if h == nil || !h.Full || v.Settings.Keeps || g.guard.Down(v.Limiter) {
+		if h == nil || !h.Full || v.Settings.EndUnseen || g.guard.Down(v.Limiter) {
 			continue
 		}
 		if ctx == nil {
@@ -433,7 +433,7 @@ func Each[R any, K ~func(R) (string, error)](call string, client *rratelimiter.C
 	d := Describe(policies...)
 	limiters := limit.NewKeyed(client, name, d.Policies...)
 	return each(call, key, outage.CheckLimiter(limiters.Limiter("key")), func(key string) (limit.Joinable, error) {
-		return describedLimiter{limiters.Limiter(identity.Key(key)), d}, nil
+		return describedLimiter{limiters.Limiter(identity.EncodeKey(key)), d}, nil
 	})
 }
 

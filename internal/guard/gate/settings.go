@@ -25,11 +25,11 @@ type Settings struct {
 	Denied       int // the status of HTTP of a denial; 0 for the default
 	// Refunds reports whether a request is refunded whose response has a status of HTTP, unless its
 	// handler settles. It may be nil.
-	Refunds func(status int) bool
-	Keeps   bool // the end of a request is unknown: it is not refunded, and holds its permits for their lease
-	Headers int  // the style of httplimit
-	Changed outage.Changed
-	Guard   *outage.Guard // that several share; nil for one with this Deadline and Changed
+	Refunds   func(status int) bool
+	EndUnseen bool // the end of a request is unknown: it is not refunded, and holds its permits for their lease
+	Headers   int  // the style of httplimit
+	Changed   outage.Changed
+	Guard     *outage.Guard // that several share; nil for one with this Deadline and Changed
 }
 
 // The defaults. The deadline is long enough for a healthy Redis on a busy host.

@@ -309,12 +309,12 @@ func cutPair(text string) (name, value, rest string, err error) {
 }
 
 // Name returns the name of the limiter of a key, under a name that all keys of a middleware share.
-func Name(shared, key string) string { return shared + ":" + Key(key) }
+func Name(shared, key string) string { return shared + ":" + EncodeKey(key) }
 
-// Key encodes a key for names of limiters. Different keys stay different. The result has no braces
+// EncodeKey encodes a key for names of limiters. Different keys stay different. The result has no braces
 // and no control bytes, which are percent-encoded. It has at most 128 bytes: a longer key is
 // replaced by its SHA-256.
-func Key(key string) string {
+func EncodeKey(key string) string {
 	if len(key) > longestKey {
 		return hashed(key)
 	}

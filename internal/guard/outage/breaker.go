@@ -147,7 +147,7 @@ func (b *breaker) setStateLocked(to int32, err error) {
 		b.target = target{}
 		b.stopProbeLocked()
 	} else {
-		b.probeLocked()
+		b.startProberLocked()
 	}
 	if (before == nodeDown) == (to == nodeDown) {
 		return
@@ -178,7 +178,7 @@ func (b *breaker) allows(ctx context.Context, l limit.Joinable) bool {
 		return true
 	}
 	b.setTargetLocked(ctx, l)
-	if b.probeLocked() { // after a minute without requests: the prober keeps the others back
+	if b.startProberLocked() { // after a minute without requests: the prober keeps the others back
 		return true
 	}
 	stuck := b.lastRequest >= b.prober.due+10*int64(b.nodes.Deadline())
@@ -204,15 +204,15 @@ func (b *breaker) recordAnswer(ctx context.Context, l limit.Joinable) {
 
 // endOutage ends an outage, since Redis has granted a call of a limiter.
 func (b *breaker) endOutage(l limit.Joinable) {
-	moved := b.moved(l)
+	moved := b.movedError(l)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.setStateLocked(nodeUp, moved)
 }
 
-// moved returns a movedError if an answer to a call of a limiter was that of another node, to which its calls
+// movedError returns a movedError if an answer to a call of a limiter was that of another node, to which its calls
 // go now.
-func (b *breaker) moved(l limit.Joinable) error {
+func (b *breaker) movedError(l limit.Joinable) error {
 	if now := nodeNow(l, b.nodes.Deadline()); now != b.node {
 		return &movedError{b.node, now}
 	}
@@ -260,8 +260,8 @@ type prober struct {
 	timer *time.Timer   // of the next probe; nil before the first one
 }
 
-// probeLocked starts the prober, and reports whether it did: one may run. The lock is held.
-func (b *breaker) probeLocked() bool {
+// startProberLocked starts the prober, and reports whether it did: one may run. The lock is held.
+func (b *breaker) startProberLocked() bool {
 	if b.prober.due != 0 {
 		return false
 	}
@@ -330,7 +330,7 @@ func (b *breaker) observe(on target, err error) {
 	status, explained := statusOf(err), b.explain(on.limiter, err) // by methods of the user's, so without the lock
 	var moved error
 	if b.isDown() && (status == callAnswered || status == callErrorReply) {
-		moved = b.moved(on.limiter)
+		moved = b.movedError(on.limiter)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()

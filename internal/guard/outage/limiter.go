@@ -66,8 +66,8 @@ func membersOf(l limit.Joinable) []inside.Member {
 	return h.Members()
 }
 
-// policyOf returns the policy of a member, with the initial rate of one of Redisson's layout; nil if it is unknown.
-func policyOf(m inside.Member) limit.Policy {
+// localPolicyOf returns the policy of a member, with the initial rate of one of Redisson's layout; nil if it is unknown.
+func localPolicyOf(m inside.Member) limit.Policy {
 	if m.Permits > 0 {
 		return limit.SlidingLog{Permits: m.Permits, Interval: m.Interval}
 	}
@@ -78,7 +78,7 @@ func policyOf(m inside.Member) limit.Policy {
 // PoliciesOf returns the policies that a limiter was opened with, nil for one that is unknown.
 func PoliciesOf(l limit.Joinable) (all []limit.Policy) {
 	for _, m := range membersOf(l) {
-		all = append(all, policyOf(m))
+		all = append(all, localPolicyOf(m))
 	}
 	return all
 }

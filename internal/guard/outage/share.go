@@ -33,14 +33,14 @@ type buckets struct {
 }
 
 type bucket struct {
-	full int64    // the time at which it is full
-	held []*grant // of a policy whose permits are held. It is full at the end of all.
+	full int64        // the time at which it is full
+	held []*localHold // of a policy whose permits are held. It is full at the end of all.
 }
 
-// grant is permits that a request holds until a time, none once it has returned them.
-type grant struct{ end, permits int64 }
+// localHold is permits that a request holds until a time, none once it has returned them.
+type localHold struct{ end, permits int64 }
 
-func (g *grant) isOver(now int64) bool { return g.permits == 0 || g.end <= now }
+func (g *localHold) isOver(now int64) bool { return g.permits == 0 || g.end <= now }
 
 // bucketKey identifies the share of a limiter's policy.
 type bucketKey struct {
@@ -49,14 +49,14 @@ type bucketKey struct {
 }
 
 // take takes permits of a share, free or not. It returns the grant of permits that are held.
-func (b *bucket) take(s shape, now, permits int64) *grant {
+func (b *bucket) take(s shape, now, permits int64) *localHold {
 	if s.lease == 0 {
 		b.full = s.fullAfter(b.full, now, permits)
 		return nil
 	}
-	g := &grant{now + s.lease, permits}
+	g := &localHold{now + s.lease, permits}
 	b.full = max(b.full, g.end)
-	b.held = append(slices.DeleteFunc(b.held, func(g *grant) bool { return g.isOver(now) }), g)
+	b.held = append(slices.DeleteFunc(b.held, func(g *localHold) bool { return g.isOver(now) }), g)
 	return g
 }
 
@@ -98,7 +98,7 @@ func (b *buckets) decide(l limit.Joinable, permits int64, share float64) (o limi
 	}
 	o.Result, o.Local, o.Decision = limit.Rejected, true, combineDecisions(each)
 	if o.Decision.Allowed {
-		var held []*grant
+		var held []*localHold
 		b.updateLocked(keys, now, func(i int, one *bucket) {
 			if g := one.take(shapes[i], now, permits); g != nil {
 				held = append(held, g)
@@ -138,7 +138,7 @@ func (b *buckets) adjust(keys []bucketKey, shapes []shape, taken, more int64) {
 }
 
 // giveBack returns the permits that a request holds.
-func (b *buckets) giveBack(held []*grant) {
+func (b *buckets) giveBack(held []*localHold) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, g := range held {
@@ -195,7 +195,7 @@ func (b *buckets) sweepLocked(now int64) {
 // limiter is unknown.
 func sharesOf(l limit.Joinable, share float64) (keys []bucketKey, shapes []shape) {
 	for _, m := range membersOf(l) {
-		d, ok := policy.Of(policyOf(m))
+		d, ok := policy.Of(localPolicyOf(m))
 		if !ok || m.Name == "" {
 			return nil, nil
 		}
@@ -266,7 +266,7 @@ func (s shape) decide(one bucket, now, permits int64) rratelimiter.Decision {
 }
 
 // decideHeld returns the decision of a share that requests hold. RetryAfter is a guess.
-func (s shape) decideHeld(held []*grant, now, permits int64) rratelimiter.Decision {
+func (s shape) decideHeld(held []*localHold, now, permits int64) rratelimiter.Decision {
 	d := rratelimiter.Decision{Limit: s.limit, Remaining: s.limit}
 	first := now + int64(time.Second)
 	for _, g := range held {

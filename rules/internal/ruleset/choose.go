@@ -203,7 +203,7 @@ func (o *limiters) members(key string) gate.Joint {
 	case len(o.policies) == 0:
 		return o.redissonMembers
 	case o.keyed != nil:
-		m.Limiter = o.keyed.Limiter(cmp.Or(identity.Key(key), emptyKey))
+		m.Limiter = o.keyed.Limiter(cmp.Or(identity.EncodeKey(key), emptyKey))
 	}
 	return append(gate.Joint{m}, o.redissonMembers...)
 }

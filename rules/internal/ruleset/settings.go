@@ -50,7 +50,7 @@ func (s settings) apply(to *gate.Settings) {
 // fileSettings are the settings that all rules of a file have.
 type fileSettings struct {
 	Deadline, Spread rulefile.Duration // 0 if the file has none
-	MaxWaiting       waiters
+	MaxWaiting       maxWaiting
 	OnInvalid        onInvalid
 }
 
@@ -127,11 +127,11 @@ func (h *headerStyle) UnmarshalNode(d *rulefile.Decoder, n *rulefile.Node) {
 	}
 }
 
-// waiters bounds the waiting requests of all rules; 0 for no bound.
-type waiters int
+// maxWaiting bounds the waiting requests of all rules; 0 for no bound.
+type maxWaiting int
 
-func (w *waiters) UnmarshalNode(d *rulefile.Decoder, n *rulefile.Node) {
-	*w = waiters(d.Number(n, 1, 1_000_000, "a whole number of requests, 1 to 1,000,000"))
+func (w *maxWaiting) UnmarshalNode(d *rulefile.Decoder, n *rulefile.Node) {
+	*w = maxWaiting(d.Number(n, 1, 1_000_000, "a whole number of requests, 1 to 1,000,000"))
 }
 
 // onInvalid is true if the failure mode decides requests that lack what a rule needs.
