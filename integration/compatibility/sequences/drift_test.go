@@ -32,6 +32,15 @@ type drift struct {
 
 func (d *drift) now() time.Time { return time.Now().Add(time.Duration(d.offset.Load())) }
 
+// connect makes new Clients.
+func (d *drift) connect(r *run, prefetches bool) {
+	clock := rratelimiter.WithClock(d.now)
+	d.clients = []*rratelimiter.Client{rratelimiter.New(r.redis, clock)}
+	if prefetches {
+		d.clients = append(d.clients, rratelimiter.New(r.redis, clock, rratelimiter.WithPrefetch(time.Second)))
+	}
+}
+
 // take advances the clock by a step and requests up to most permits, one by one and by each Client
 // in turn. It ends after some denials. Counts of drift end before the clock advances.
 func (d *drift) take(t *testing.T, most int) {
@@ -135,13 +144,11 @@ func (r *run) requireCorrection(t *testing.T, change driftChange) {
 	t.Helper()
 	d := &drift{name: "drift of " + r.version}
 	d.offset.Store(int64(-driftInterval - driftStep))
-	clock := rratelimiter.WithClock(d.now)
-	d.clients = []*rratelimiter.Client{rratelimiter.New(r.redis, clock)}
 	longest := driftInterval + driftStep // that a permit stays taken
 	if change.prefetches {
-		d.clients = append(d.clients, rratelimiter.New(r.redis, clock, rratelimiter.WithPrefetch(time.Second)))
 		longest += time.Second
 	}
+	d.connect(r, change.prefetches)
 	require.NoError(t, d.clients[0].Limiter(d.name).SetRate(t.Context(),
 		rratelimiter.Rate{Type: change.kind, Permits: change.rate, Interval: driftInterval}))
 	for d.offset.Load() < int64(-driftStep) {
@@ -160,6 +167,7 @@ func (r *run) requireCorrection(t *testing.T, change driftChange) {
 	require.Equal(t, change.after, config.Permits)
 
 	d.taken = nil
+	d.connect(r, change.prefetches) // new Clients count at once, others after half an interval of the process
 	first := time.Now().Add(driftInterval)
 	for d.offset.Load() <= int64(5*driftInterval) {
 		d.take(t, int(change.after)*2)
