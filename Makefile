@@ -205,11 +205,12 @@ BENCH        ?= .
 BENCHTIME    ?= 0.5s
 ROUNDS       ?= 3
 SLOW          = Waiting|Expiry|Memory# they differ little between rounds: in the first one only
+PART          = Sharing|FarClient# they take minutes and compare no libraries: only if BENCH names them
 bench: deps
 	@mkdir -p bin
 	@[ ! -f bin/bench.txt ] || mv bin/bench.txt bin/bench-before.txt
 	for round in $$(seq $(ROUNDS)); do echo "round: $$round"; go test ./integration/benchmarks -run '^$$' -bench '$(BENCH)' \
-		-skip "$$([ $$round = 1 ] || echo '$(SLOW)')" -benchtime $(BENCHTIME) -timeout 0 $(BENCHFLAGS); done | tee bin/bench.txt
+		-skip "$(if $(filter .,$(BENCH)),$(PART),^-)$$([ $$round = 1 ] || echo '|$(SLOW)')" -benchtime $(BENCHTIME) -timeout 0 $(BENCHFLAGS); done | tee bin/bench.txt
 	go run ./integration/tools/benchreport $(if $(filter .,$(BENCH)),-docs $(or $(DOCS),docs)) bin/bench.txt
 	$(if $(filter .,$(BENCH)),,go run $(BENCHSTAT) -ignore round -col /library bin/bench.txt)
 

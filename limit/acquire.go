@@ -245,9 +245,11 @@ func (p *protocol) grantOf(b *engine.Batch, s *state) grant {
 }
 
 // windowReceipt returns the receipt of a window, as fixedwindow.lua has it. A window has no name in Redis, so the
-// receipt identifies it by its end or its age. A full reply has the end. After a brief one, the window is as old as
-// the reply if the grant began it. Else it has to be older than the call, by the time of another call. The refund is
-// on its way that long, and a younger window may be the next one.
+// receipt identifies it by its end or its age:
+//   - its end, after a full reply.
+//   - "+" and 0 after a brief reply to a call that began it: it is as old as the reply.
+//   - "+" and a time after another brief reply. It has to be older than the call by the time of another call. The
+//     refund is on its way that long, and a younger window may be the next one.
 func windowReceipt(b *engine.Batch, s *state, index int) string {
 	if s != nil {
 		if f, ok := s.policies[index].(windowForecast); ok {

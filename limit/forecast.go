@@ -161,10 +161,9 @@ func (s *state) fewest() forecast {
 // longestSpread bounds the time by which the waiters of a bucket ask later.
 const longestSpread = 5 * time.Millisecond
 
-// Lag returns the longest of the limiters of Redisson's layout. The waiters of a bucket ask later at random: otherwise
-// a clock that is a little ahead, or a shorter way to Redis, wins all permits. The bucket loses nothing by it:
-// the time is at most a fifth of that in which the permits of all waiters come free, and these count from
-// then on. See engine.Batch.
+// Lag returns the longest of the limiters of Redisson's layout. The waiters of a bucket ask later at random, so that
+// several Clients need fewer calls. The time is at most a fifth of that in which the permits of all waiters come free.
+// No permit is lost by it, since grants are dated when their permits came free. See engine.Batch.
 func (s *state) Lag(wanted int64) (lag time.Duration) {
 	if s.plan.spread > 0 {
 		most := min(repeat(s.plan.spread, wanted), s.plan.client.WaitJitter, longestSpread)

@@ -65,7 +65,7 @@ func TestAcquire_RedissonJoined_ClientsShareTheKey(t *testing.T) {
 }
 
 // TestAcquire_WaitersKeyIsUnusable_DecidesWithoutIt: the key is lost, has another type or members that no
-// Client writes, or the user has no rights for it, or not for all commands, as one of an InFlight with TIME.
+// Client writes. Or the user has no rights for it, or only for some commands, as one of an InFlight with TIME.
 func TestAcquire_WaitersKeyIsUnusable_DecidesWithoutIt(t *testing.T) {
 	t.Parallel()
 	spoils := map[string]func(f *fixture, key string){
@@ -102,8 +102,10 @@ func TestAcquire_WaitersKeyIsUnusable_DecidesWithoutIt(t *testing.T) {
 				}()
 				got := shares(t, f.Fixture, 5*time.Second, daily[limiter].open, site{}, site{})
 				least := int64(195)
-				if limiter == "Redisson's layout" || name == "ZSCORE refused" {
+				if name == "ZSCORE refused" {
 					least = 160
+				} else if limiter == "Redisson's layout" {
+					least = 180
 				}
 				assert.GreaterOrEqual(t, got.sum(), least)
 			})

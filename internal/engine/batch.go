@@ -191,7 +191,7 @@ type Result struct {
 	Refund receipt.Refund
 	Hold   *hold.Hold
 
-	deducted time.Time // the permits of prefetches that had arrived by then are not in Remaining
+	deducted time.Time // Redis counted the prefetches that had arrived by then as taken when it computed Remaining
 }
 
 // Source is where a decision was made.

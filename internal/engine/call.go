@@ -146,7 +146,7 @@ func mayRepeat(ctx context.Context, calls int) error {
 func (l *Limiter) refundLost(ctx context.Context, b *Batch) {
 	if refund := l.Protocol.Receipt(b); refund != nil {
 		refundable, permits := Unattended(ctx), b.LostPermits // others use the batch again
-		go func() { _ = refund(refundable, permits) }()       // if it fails, the permits expire
+		go func() { _ = refund(refundable, permits) }()       // if it fails, they stay taken until they expire
 	}
 }
 

@@ -88,9 +88,10 @@ func (k *knowledge) polls(permits int64, now time.Time) bool {
 	return isRecent && !known && k.Forecast.Earliest(0, permits) < denied.RetryAfter
 }
 
-// servable returns when to send a call for the first waiter. That can be later than Earliest. A call at the end of
-// another Client's prefetch may find its unused permits not yet returned. Then the next call would be an interval
-// later. If the time is known and after the deadline of the waiter, it is halfway between Earliest and the deadline.
+// servable returns when to send a call for the first waiter: at RetryAfter. That can be later than Earliest, since a
+// call at the end of another Client's prefetch may find its unused permits not yet returned. Then the next call would be
+// an interval later. If RetryAfter is known and too late for the deadline of the waiter, the call is sent halfway between
+// Earliest and the deadline.
 func (k *knowledge) servable(permits int64, deadline time.Time) time.Time {
 	if k.Forecast == nil || k.isAbove(permits) {
 		return k.begins
@@ -107,8 +108,8 @@ func (k *knowledge) servable(permits int64, deadline time.Time) time.Time {
 // missedBy returns the earliest time after now at which a waiter can be served behind others that want ahead permits,
 // if that is after its deadline. It returns 0 if the waiter may be served in time.
 //
-// The next call takes as long as the last one, or up to an eighth longer. Else it would ask for waiters that leave
-// before its reply. In a queue that always ends at deadlines, such waiters can take most of a bucket: their permits
+// It adds the time of the last call and an eighth of that. Otherwise the next call would take permits for waiters that
+// leave before its reply. In a queue that always ends at deadlines, such waiters can take most of a bucket: their permits
 // return too late. Permits that were free are not denied by the time of a call, which is a guess.
 func (k *knowledge) missedBy(permits, ahead int64, deadline, now time.Time) time.Duration {
 	if deadline.IsZero() || k.Forecast == nil {

@@ -157,8 +157,8 @@ func (s *prefetchSet) addToAll(b *Batch) {
 }
 
 // addTo adds the prefetched permits to a result of Redis, which does not know how many are unused. They
-// are granted to a request with UpTo, and remain for others. Those of a prefetch that Redis may have granted after
-// the result are still free in it, so they do not count twice. The entry is locked.
+// are granted to a request with UpTo, and remain for others. A prefetch that Redis may have granted after it computed
+// the result is left out: its permits are still free in the result. The entry is locked.
 func (s *prefetchSet) addTo(result *Result, ask Ask) {
 	if ask.UpTo > 0 {
 		s.grantUpTo(result, ask.Most())

@@ -38,9 +38,9 @@ type queue struct {
 	// From the last call.
 	knowledge               // none if the call failed
 	checked   time.Time     // when all waiters were checked again
-	lag       time.Duration // of the Forecast
-	turn      bool          // see QueueCall.Turn
 	due       time.Time     // when the first waiter could be served, by the Forecast
+	lag       time.Duration // of the Forecast: the next call is sent so much after due
+	turn      bool          // no deadline shortens the lag: see QueueCall.Turn
 	repliedAt time.Time     // when the reply arrived, or the queue began
 
 	batch  Batch

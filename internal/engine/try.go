@@ -11,8 +11,8 @@ import (
 // Try asks for permits without a wait for them. A caller that finds others of its limiter shares a call
 // with them. Try ends with ctx. If the call was sent by then, permits that arrive are refunded.
 //
-// It reports whether the Limiter is no longer used after the call, so that its owner may change it. It may be used if
-// the call was shared or failed, if the caller may leave, and with hooks.
+// It reports whether no goroutine of the Engine still uses the Limiter, so that its owner may change it. That is so
+// after a lone call without an error and without hooks whose caller could not leave.
 func (l *Limiter) Try(ctx context.Context, ask Ask, result *Result) (unused bool, err error) {
 	if l.Engine.hooked {
 		return false, l.tryHooked(ctx, ask, result)

@@ -3,11 +3,11 @@
 -- before it. Each of them takes one permit at least. So for a permit that comes free, those ask whose turn it is, and
 -- not all.
 --
--- Permits of a window come free together, batch of them. Need is what those before it take, if they want as much as this
--- Client does, less the permits that the window still has. With reach 1, each of them takes one and goes behind others.
--- If need is not below 0, the turn of the Client is in a later window. It asks in that one, although this one still has
--- permits: held is the time until the next one. Eight more ask than can be served, for those that have left. Beside a
--- policy that drips, permits come free one after another.
+-- Permits of a window come free together, batch of them. Need is what those before the Client take, less the permits
+-- that the window still has. Each takes as much as this Client wants; with reach 1 it takes one and goes behind others.
+-- If need is not below 0, the turn of the Client is in a later window, and it asks in that one. Need divided by batch
+-- is the number of windows between, and held the time until the next window. Eight Clients are left out of the count,
+-- since some leave. Beside a policy that drips, permits come free one after another.
 --
 -- A Client whose waiters want no more is due at once: for the next call of a rival it is absent. But callers that are
 -- served come back, and take more of a window that is large for them. It is, if a second has 16 permits or more for

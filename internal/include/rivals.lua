@@ -2,11 +2,10 @@
 -- share.lua decides by them what the calling Client may take, and record.lua writes what it got.
 --
 -- The key in waiters is a sorted set. Each Client has two members, named by the ID of its queue:
---   "<id>"   The whole part of its score counts the permits that the waiters of the Client got: only the differences
---            between Clients matter. The fraction is 1023 less the permits that they still want, in units of 1/1024:
---            of a window an estimate, and 1023 stands for more too. So of two that got as much, the one that was denied
---            comes before the one that was just served.
---            A Client is absent if its call is overdue. Its score is 1e14 and what it got then.
+--   "<id>"   Its score is got + (1023 - wanted) / 1024. Got counts the permits that the waiters of the Client got: only
+--            the differences between Clients matter. Wanted is the permits that they still want, at most 1023, and for
+--            a window an estimate. So of two that got as much, the one that was denied comes before the one that was
+--            just served. A Client is absent if its call is overdue. Its score is 1e14 and what it got then.
 --   "<id>!"  The time by which the next call of the Client is due, in Unix milliseconds of the server. The fraction
 --            is the number of milliseconds by which calls of the Client may be late, in units of 1/2048. Of an absent
 --            one it is 1e13 and the time of a call that found it overdue, or by which the call of a new one is due.

@@ -7,8 +7,8 @@
 --   1. A Client may take until it is ahead of the rival by its part of lead and of open: these divided by the
 --      number of Clients.
 --   2. It may take more if those that got less than it want less than is open.
---   3. What it may not take is held for the rival: until the call of that is due, and for five permits or longer. Then
---      the Client asks again.
+--   3. What it may not take is held for the rival until the call of that is due, but not for longer than "5 and 100"
+--      says. Then the Client asks again.
 -- An absent Client that returns is ahead by the permits of a second and 8 more at most, since the scores may have begun
 -- at 0 again. By less it would be forgiven a large request: while a Client has no other waiter, it is absent. A Client
 -- without a score is new. It begins as if it had got its part of lead more than the rival. So Clients that come and go

@@ -255,7 +255,7 @@ const maxProbePause = time.Second
 
 // prober asks a node until it answers. It ends when the node is up, or no request has come for a minute.
 type prober struct {
-	due   int64         // when it asks, or has asked if that call has not ended; 0 if it does not run
+	due   int64         // of the next probe, or of the one that has not ended; 0 if no prober runs
 	pause time.Duration // from the next probe to the one after it
 	timer *time.Timer   // of the next probe; nil before the first one
 }

@@ -53,8 +53,6 @@ func New(deadline time.Duration, changed Changed) *Guard {
 // SetDeadline sets the deadline of calls and probes.
 func (g *Guard) SetDeadline(d time.Duration) { g.deadline.Store(int64(d)) }
 
-// A demand for permits of a limiter, its answer, and the call that gets it.
-
 // Demand is what a request wants of a limiter: permits, at once or after a wait.
 type Demand struct {
 	Limiter    limit.Joinable
@@ -185,8 +183,8 @@ func (a Answer) earliestGrant(l limit.Joinable) (after time.Duration) {
 	return after
 }
 
-// sleep waits until a request that a pause or a local share has denied is to ask again. It fails at once if ctx ends
-// before it could be granted.
+// sleep waits until a request that a pause or a local share has denied is to ask again. It fails at once if no grant is
+// possible before ctx ends.
 func (a Answer) sleep(ctx context.Context) error {
 	whole, poll := a.Decision.RetryAfter, min(a.Decision.RetryAfter, localPoll)
 	if a.Local {

@@ -60,8 +60,7 @@ func (b *bucket) take(s shape, now, permits int64) *localHold {
 	return g
 }
 
-// refund returns permits of a request that took them at a time, less those that the bucket may have got for them since,
-// which are free for all.
+// refund returns permits of a request that took them at a time, less those that have refilled since.
 func (b *bucket) refund(s shape, taken, now, permits int64) {
 	if due := s.time(permits) - (now - taken); due > 0 {
 		b.full = max(now, b.full-due)

@@ -33,8 +33,9 @@ type waiter struct {
 }
 
 // whileUp returns a context that ends with the cause ErrDown when the node of a limiter is down. The node of a limiter
-// may change meanwhile. If a node answers no call, a probe finds out whether it hangs. Then the context ends after a
-// deadline of silence, one of the probe, and two pauses of a third each. stop ends the context.
+// may change meanwhile. If a node answers no call, a probe finds out whether it hangs. Then the context ends at most two
+// and two thirds deadlines after its silence began: one of silence, one of the probe, and two pauses of a third each.
+// stop ends the context.
 func (n *nodes) whileUp(ctx context.Context, l limit.Joinable) (up context.Context, stop func()) {
 	up, end := context.WithCancelCause(ctx)
 	w, on, list := &waiter{target: target{ctx, l}, since: time.Now(), end: end}, n.breakerOf(l), &n.waiters

@@ -212,7 +212,7 @@ func (o *limiters) members(key string) gate.Joint {
 type choice struct {
 	gate.Choice // joinAdjacent sets the Limiter and the Description of a joint one
 
-	rules   []string   // the names of those that only this choice has
+	rules   []string   // the names of the rules of which this choice is the first
 	key     string     // of the first rule
 	members gate.Joint // nil if no others can join
 }

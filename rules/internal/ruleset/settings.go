@@ -28,7 +28,7 @@ type settings struct {
 	Refund    statuses
 	Headers   headerStyle
 
-	refuses bool // requests are refused without Redis, whose state has no effect
+	refuses bool // a ban, or a request that cannot be read: it is refused without Redis
 }
 
 // apply changes the settings of an interceptor or a Middleware to those that a rule has.
