@@ -39,7 +39,7 @@ func TestHints_ManyNames_AreBounded(t *testing.T) {
 
 func TestSchedule_Begin_IsDueAfterThePause(t *testing.T) {
 	s, start := new(schedule), time.Now()
-	at := func(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }
+	at := func(ms int64) time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }
 	assert.True(t, s.begin(at(0)), "the first use")
 	assert.False(t, s.begin(at(1<<40)), "a count runs")
 	s.end(time.Second, time.Millisecond)

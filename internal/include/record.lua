@@ -19,7 +19,8 @@
 -- else a nearer Client would take all of each window that its waiters and those of this one fill.
 --
 -- A Client that is new and behind another counts as absent until its next call. Otherwise those that come and leave
--- unserved stand before others, who wait for a later window while permits are free.
+-- unserved stand before others, who wait for a later window while permits are free. If permits come free one after
+-- another, this costs some of the pace, and only those behind eight others are absent.
 --
 -- The numbers:
 --   549755813887    2^39 - 1, the largest count of permits.
@@ -73,7 +74,7 @@ elseif wants > 0 then
   due = t + min(5000, max(0, ceil(next / 1000)) + ceil(lag)) + late
 end
 due = due + late / 2048
-if not known and before > 0 then -- a new Client
+if not known and before > (batch and not drips and 0 or 8) then -- a new Client
   redis.pcall('ZADD', waiters, 1e14 + own, id)
   due = due + 1e13
   -- Those that come before it may never be overdue.

@@ -424,7 +424,7 @@ elseif wants > 0 then
   due = t + min(5000, max(0, ceil(next / 1000)) + ceil(lag)) + late
 end
 due = due + late / 2048
-if not known and before > 0 then -- a new Client
+if not known and before > (batch and not drips and 0 or 8) then -- a new Client
   redis.pcall('ZADD', waiters, 1e14 + own, id)
   due = due + 1e13
   -- internal/include/gone.lua
