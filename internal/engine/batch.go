@@ -2,6 +2,7 @@ package engine
 
 import (
 	"cmp"
+	"hash/maphash"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -9,7 +10,6 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/rratelimiter/rratelimiter/internal/hold"
 	"github.com/rratelimiter/rratelimiter/internal/receipt"
 )
 
@@ -53,6 +53,55 @@ type BatchResult struct {
 	Lost        []*Request // granted, and their callers have left
 	LostPermits int64      // of these
 	Granted     int64      // the permits of all granted requests, Lost included
+}
+
+// QueueCall is the part of a Batch that is used only for the call of a queue.
+type QueueCall struct {
+	Ordered  bool          // it is one: if a request is denied, those behind it are denied too
+	Backdate time.Duration // how far back grants may be dated, since the callers waited then
+	Claim    Claim
+
+	// The reply.
+	Rivals Rivals
+	Turn   bool // the lag of the Forecast is a turn of other programs: a deadline of a waiter does not shorten it
+}
+
+// Claim is what a call for waiters says of their Client, since the Clients with waiters share the permits of
+// a limiter.
+type Claim struct {
+	ID   string        // of the queue; "" for a call that does not say it
+	Late time.Duration // how late the next call may be
+	Rest int64         // the permits of the waiters that are not in the call
+}
+
+// Rivals is what a reply says of the waiters of other Clients.
+type Rivals struct {
+	Others bool          // there are some
+	Slow   time.Duration // how late the calls of the Client may be for which permits are held; 0 if none are
+	Moved  time.Duration // how much later than by its arguments the call was dated
+}
+
+// Prefetch is permits that one call takes in advance. Until the prefetch ends, this process grants them
+// without a call. The script dates them at the end of the prefetch, so that each permit stays taken
+// for an interval after its last possible use.
+type Prefetch struct {
+	// The request.
+	Permits int64
+	Span    time.Duration // the longest duration; 0 for no prefetch
+
+	// The reply.
+	Granted int64         // 0 for none
+	Lasts   time.Duration // at most Span
+	Limit   int64         // as in a Decision
+	Free    int64         // permits that are free in Redis
+	Reset   time.Duration // from the call until all permits are free
+	Parts   []Decision    // of each part, for an Ask with Each; nil without parts
+	Refund  receipt.Refund
+
+	revokes uint64    // of the prefetchSet, when it was asked for
+	sent    time.Time // when the call was sent: the prefetch began then at the earliest
+	arrived time.Time // when the reply arrived
+	unused  int64     // permits that are granted to no caller yet
 }
 
 // Wants returns the permits that all requests can be granted, and whether a request needs more of its Decision than
@@ -159,50 +208,8 @@ func Runs(requests []*Request) string {
 	return string(text)
 }
 
-// Ask is a caller's request for permits.
-type Ask struct {
-	Permits int64 // the fewest that are granted
-	UpTo    int64 // if it is above Permits, the most: as many as are free
-	Detail  bool  // all fields of the Decision, not only Allowed
-	Each    bool  // Result.Parts too
-	Receipt bool  // Result.Refund and Result.Hold too
-}
-
 // Most returns the largest number of permits that can be granted.
 func (a Ask) Most() int64 { return max(a.Permits, a.UpTo) }
-
-// Decision is the decision on a request.
-type Decision struct {
-	Allowed    bool
-	Limit      int64
-	Remaining  int64
-	RetryAfter time.Duration
-	ResetAfter time.Duration
-}
-
-// Result is the answer to an Ask.
-type Result struct {
-	Decision
-	Granted int64      // permits
-	Parts   []Decision // of each part of the limiter, for an Ask with Each
-	From    Source
-
-	// Of the receipt for the granted permits; nil if the Protocol has none.
-	Refund receipt.Refund
-	Hold   *hold.Hold
-
-	deducted time.Time // Redis counted the prefetches that had arrived by then as taken when it computed Remaining
-}
-
-// Source is where a decision was made.
-type Source uint8
-
-// The sources.
-const (
-	FromRedis Source = iota
-	FromMemory
-	FromPrefetch
-)
 
 // Request is one caller's request for permits, and later its result. Protocol.Answer sets the result
 // and Err.
@@ -240,4 +247,19 @@ func (r *Request) finish(err error) (lost bool) {
 			return false
 		}
 	}
+}
+
+// seed is that of all hashes of IDs and keys.
+var seed = maphash.MakeSeed()
+
+// activities counts the lone calls and the entries, by a hash of their IDs. crowdedBit is set beside that number
+// if the last shared call of a limiter had several callers, or was not its only call. Then callers
+// share calls at once.
+type activities [1 << 14]atomic.Int32
+
+const crowdedBit = 1 << 30
+
+// counterOf returns the counter of an ID. Few others have the same.
+func (a *activities) counterOf(id string) *atomic.Int32 {
+	return &a[maphash.String(seed, id)%uint64(len(a))]
 }

@@ -1,9 +1,8 @@
 package engine
 
 import (
+	"cmp"
 	"context"
-	"hash/maphash"
-	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -79,47 +78,28 @@ func (g *Engine) invalidate(keys []string) {
 	}
 }
 
-// changes counts the changes of limiters by this Client, by a hash of their keys. Few keys share a counter: then a
-// change of one has Redis asked once more for the other. A nil *changes counts nothing.
-type changes [1 << 14]keyChanges
-
-// keyChanges counts the changes of the keys with one hash.
-type keyChanges struct {
-	ended    atomic.Uint32
-	inFlight atomic.Int32
-}
-
-func (c *changes) changesOf(key string) *keyChanges {
-	return &c[maphash.String(seed, key)%uint64(len(c))]
-}
-
-// versionOf returns a number that grows with each change of these keys.
-func (c *changes) versionOf(keys []string) (version uint64) {
-	if c != nil {
-		for _, key := range keys {
-			version += uint64(c.changesOf(key).ended.Load())
+// revoke refunds the prefetches of entries.
+func revoke(entries []*entry) (all []*transfer) {
+	for _, e := range entries {
+		if e.mu.Lock(); e.prefetches != nil {
+			all = append(all, e.prefetches.revoke()...)
 		}
+		e.mu.Unlock()
 	}
-	return version
+	return all
 }
 
-// raise counts a change of these keys, which ends what was known of the limiters that depend on them.
-func (c *changes) raise(keys []string) {
-	if c != nil {
-		for _, key := range keys {
-			c.changesOf(key).ended.Add(1)
+// Flush refunds all prefetches, including those of calls in flight, and waits for refunds and for returns of what
+// requests held that have begun before. It returns the first error.
+func (g *Engine) Flush(ctx context.Context) error {
+	_, err := Detach(ctx, func(ctx context.Context) (struct{}, error) {
+		all := append(revoke(g.registry.all()), g.transfers.all()...)
+		failed := g.Keeper.Flush(ctx)
+		for _, t := range all {
+			<-t.done
+			failed = cmp.Or(failed, t.err)
 		}
-	}
-}
-
-// addInFlight adds to the number of changes of these keys that are in flight.
-func (c *changes) addInFlight(keys []string, more int32) {
-	for _, key := range keys {
-		c.changesOf(key).inFlight.Add(more)
-	}
-}
-
-// areInFlight reports whether a change of one of these keys is in flight.
-func (c *changes) areInFlight(keys []string) bool {
-	return slices.ContainsFunc(keys, func(key string) bool { return c.changesOf(key).inFlight.Load() > 0 })
+		return struct{}{}, failed
+	})
+	return err
 }

@@ -30,6 +30,7 @@ package engine
 import (
 	"context"
 	"hash/maphash"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -171,3 +172,44 @@ type Protocol interface {
 
 // usesPrefetch reports whether the limiter's permits may be prefetched.
 func (l *Limiter) usesPrefetch() bool { return l.CanPrefetch && l.Engine.prefetch > 0 }
+
+// A yield in a busy process lasts until all of its goroutines have run. If it brings no caller, the
+// process is busy with other work, and calls stop yielding for a while.
+const (
+	longestYield  = 5 * time.Millisecond // a yield that lasts longer shows that the process is busy
+	skippedYields = 1000                 // calls that do not yield then
+)
+
+// yields lets callers join a call that is about to be sent.
+type yields struct {
+	skips atomic.Int64 // calls that do not yield, since the process is busy
+}
+
+// collect yields as long as each yield brings callers, until there are enough.
+func (y *yields) collect(enough int, callers func() int) {
+	for before := 0; before < enough && y.yield(callers); {
+		now := callers()
+		if now == before {
+			return
+		}
+		before = now
+	}
+}
+
+// yield lets other goroutines run, and reports whether the process is not too busy for that. Whether others join the
+// call of a queue is not counted: callers is nil.
+func (y *yields) yield(callers func() int) bool {
+	if y.skips.Load() > 0 {
+		y.skips.Add(-1)
+		return false
+	}
+	start := time.Now()
+	runtime.Gosched()
+	if time.Since(start) <= longestYield {
+		return true
+	}
+	if callers == nil || callers() == 1 {
+		y.skips.Store(skippedYields)
+	}
+	return false
+}

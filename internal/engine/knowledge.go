@@ -1,6 +1,11 @@
 package engine
 
-import "time"
+import (
+	"time"
+
+	"github.com/rratelimiter/rratelimiter/internal/hold"
+	"github.com/rratelimiter/rratelimiter/internal/receipt"
+)
 
 // Forecast predicts, from a reply, when permits are free. It is immutable.
 type Forecast interface {
@@ -39,6 +44,48 @@ type Forecast interface {
 
 // Never is a duration that does not end.
 const Never = time.Duration(1<<63 - 1)
+
+// Ask is a caller's request for permits.
+type Ask struct {
+	Permits int64 // the fewest that are granted
+	UpTo    int64 // if it is above Permits, the most: as many as are free
+	Detail  bool  // all fields of the Decision, not only Allowed
+	Each    bool  // Result.Parts too
+	Receipt bool  // Result.Refund and Result.Hold too
+}
+
+// Decision is the decision on a request.
+type Decision struct {
+	Allowed    bool
+	Limit      int64
+	Remaining  int64
+	RetryAfter time.Duration
+	ResetAfter time.Duration
+}
+
+// Result is the answer to an Ask.
+type Result struct {
+	Decision
+	Granted int64      // permits
+	Parts   []Decision // of each part of the limiter, for an Ask with Each
+	From    Source
+
+	// Of the receipt for the granted permits; nil if the Protocol has none.
+	Refund receipt.Refund
+	Hold   *hold.Hold
+
+	deducted time.Time // Redis counted the prefetches that had arrived by then as taken when it computed Remaining
+}
+
+// Source is where a decision was made.
+type Source uint8
+
+// The sources.
+const (
+	FromRedis Source = iota
+	FromMemory
+	FromPrefetch
+)
 
 // knowledge is what the last reply of a limiter reported, and what follows from it. A queue goes by it, and so do
 // denials from memory. It has no clock: its methods get the time. Another reply replaces it, and a change of a key

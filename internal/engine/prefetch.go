@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/rratelimiter/rratelimiter/internal/receipt"
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
@@ -16,29 +15,6 @@ const (
 	maxPrefetches = 4
 	fetchTrips    = 2 // the next prefetch is fetched this many round trips before a prefetch ends
 )
-
-// Prefetch is permits that one call takes in advance. Until the prefetch ends, this process grants them
-// without a call. The script dates them at the end of the prefetch, so that each permit stays taken
-// for an interval after its last possible use.
-type Prefetch struct {
-	// The request.
-	Permits int64
-	Span    time.Duration // the longest duration; 0 for no prefetch
-
-	// The reply.
-	Granted int64         // 0 for none
-	Lasts   time.Duration // at most Span
-	Limit   int64         // as in a Decision
-	Free    int64         // permits that are free in Redis
-	Reset   time.Duration // from the call until all permits are free
-	Parts   []Decision    // of each part, for an Ask with Each; nil without parts
-	Refund  receipt.Refund
-
-	revokes uint64    // of the prefetchSet, when it was asked for
-	sent    time.Time // when the call was sent: the prefetch began then at the earliest
-	arrived time.Time // when the reply arrived
-	unused  int64     // permits that are granted to no caller yet
-}
 
 func (p *Prefetch) remains(now time.Time) time.Duration { return p.Lasts - Elapsed(p.sent, now) }
 

@@ -55,32 +55,6 @@ type queue struct {
 // claimAgain is how long a Client whose waiters were the only ones asks without a Claim.
 const claimAgain = 250 * time.Millisecond
 
-// QueueCall is the part of a Batch that is used only for the call of a queue.
-type QueueCall struct {
-	Ordered  bool          // it is one: if a request is denied, those behind it are denied too
-	Backdate time.Duration // how far back grants may be dated, since the callers waited then
-	Claim    Claim
-
-	// The reply.
-	Rivals Rivals
-	Turn   bool // the lag of the Forecast is a turn of other programs: a deadline of a waiter does not shorten it
-}
-
-// Claim is what a call for waiters says of their Client, since the Clients with waiters share the permits of
-// a limiter.
-type Claim struct {
-	ID   string        // of the queue; "" for a call that does not say it
-	Late time.Duration // how late the next call may be
-	Rest int64         // the permits of the waiters that are not in the call
-}
-
-// Rivals is what a reply says of the waiters of other Clients.
-type Rivals struct {
-	Others bool          // there are some
-	Slow   time.Duration // how late the calls of the Client may be for which permits are held; 0 if none are
-	Moved  time.Duration // how much later than by its arguments the call was dated
-}
-
 // add adds a waiter to the end of the queue, and plans the call that answers it.
 func (q *queue) add(w *waiter) {
 	q.arrived++

@@ -1,10 +1,12 @@
 package engine
 
 import (
+	"context"
 	"hash/maphash"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // registry holds the state of limiters: an entry for each ID that has shared calls in flight, waiters or
@@ -134,5 +136,104 @@ func (x *index) entriesOf(key string) []*entry {
 	return slices.Clone(x.get(key))
 }
 
-// seed is that of all hashes of IDs and keys.
-var seed = maphash.MakeSeed()
+// changes counts the changes of limiters by this Client, by a hash of their keys. Few keys share a counter: then a
+// change of one has Redis asked once more for the other. A nil *changes counts nothing.
+type changes [1 << 14]keyChanges
+
+// keyChanges counts the changes of the keys with one hash.
+type keyChanges struct {
+	ended    atomic.Uint32
+	inFlight atomic.Int32
+}
+
+func (c *changes) changesOf(key string) *keyChanges {
+	return &c[maphash.String(seed, key)%uint64(len(c))]
+}
+
+// versionOf returns a number that grows with each change of these keys.
+func (c *changes) versionOf(keys []string) (version uint64) {
+	if c != nil {
+		for _, key := range keys {
+			version += uint64(c.changesOf(key).ended.Load())
+		}
+	}
+	return version
+}
+
+// raise counts a change of these keys, which ends what was known of the limiters that depend on them.
+func (c *changes) raise(keys []string) {
+	if c != nil {
+		for _, key := range keys {
+			c.changesOf(key).ended.Add(1)
+		}
+	}
+}
+
+// addInFlight adds to the number of changes of these keys that are in flight.
+func (c *changes) addInFlight(keys []string, more int32) {
+	for _, key := range keys {
+		c.changesOf(key).inFlight.Add(more)
+	}
+}
+
+// areInFlight reports whether a change of one of these keys is in flight.
+func (c *changes) areInFlight(keys []string) bool {
+	return slices.ContainsFunc(keys, func(key string) bool { return c.changesOf(key).inFlight.Load() > 0 })
+}
+
+// transfer is a prefetch that is being fetched or refunded. Flush and a change of its limiter wait for it.
+type transfer struct {
+	keys []string      // that the limiter depends on
+	done chan struct{} // closed once the prefetch is stored or refunded, or there was none
+	err  error         // set before done is closed
+}
+
+// transfers is a set of transfers.
+type transfers struct{ sync.Map }
+
+func (s *transfers) begin(keys []string) *transfer {
+	t := &transfer{keys: keys, done: make(chan struct{})}
+	s.Store(t, nil)
+	return t
+}
+
+func (s *transfers) end(t *transfer, err error) {
+	t.err = err
+	s.Delete(t)
+	close(t.done)
+}
+
+// of returns the transfers of limiters that depend on one of these keys.
+func (s *transfers) of(keys []string) (all []*transfer) {
+	for _, t := range s.all() {
+		if slices.ContainsFunc(t.keys, func(key string) bool { return slices.Contains(keys, key) }) {
+			all = append(all, t)
+		}
+	}
+	return all
+}
+
+func (s *transfers) all() (all []*transfer) {
+	for t := range s.Range {
+		all = append(all, t.(*transfer)) //nolint:errcheck,forcetypeassert // nothing else is there
+	}
+	return all
+}
+
+// longTransfer is how long others wait for a prefetch in transit: about as long as a call whose slot
+// moves. A refund goes on after that. If only the link is slow, a call that is sent then is
+// behind it on the connection.
+const longTransfer = 250 * time.Millisecond
+
+// await waits for transfers until ctx is done, but at most longTransfer. They go on.
+func await(ctx context.Context, all []*transfer) {
+	ctx, cancel := context.WithTimeout(ctx, longTransfer)
+	defer cancel()
+	for _, t := range all {
+		select {
+		case <-t.done:
+		case <-ctx.Done():
+			return
+		}
+	}
+}

@@ -32,10 +32,10 @@ var ceilings = []struct {
 	{"Limiter.TryAcquire", 28, 9},
 	{"Keyed.TryAcquire, context that ends", 31, 7},
 	{"Acquire, which waits", 79, 13},
-	{"httplimit.Middleware(Each), a request", 99, 19},
+	{"httplimit.Middleware(Each), a request", 100, 19},
 	{"rules, a reload", 93, 18},
 	{"rules, a file compiled for a middleware", 54, 21},
-	{"rules, a request", 120, 25},
+	{"rules, a request", 121, 25},
 }
 
 // The most stack that a lone call uses until it reaches the Redis client.
