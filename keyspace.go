@@ -30,7 +30,7 @@ func (l *Limiter) Delete(ctx context.Context) (bool, error) {
 	if err := l.check(ctx); err != nil {
 		return false, err
 	}
-	n, err := engine.Change(ctx, l.protocol.client.engine, l.protocol.keys[:1],
+	n, err := engine.ChangeLimiters(ctx, l.protocol.client.engine, l.protocol.keys[:1],
 		l.run(l.protocol.client.redis.B().Unlink().Key(l.protocol.keys[:]...).Build()))
 	return n > 0, err
 }

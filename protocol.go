@@ -138,7 +138,7 @@ func (p *protocol) refund(ctx context.Context, permits int64, grant string, gran
 		rest = memberOf(grant, granted-permits)
 	}
 	args := []string{p.client.nowText(), strconv.FormatInt(permits, 10), memberOf(grant, granted), rest, at}
-	_, err := engine.Refund(ctx, p.client.engine, p.keys[:1],
+	_, err := engine.ChangeKeepingPrefetches(ctx, p.client.engine, p.keys[:1],
 		func(ctx context.Context) (redisx.Reply, error) { return p.pages(ctx, refundScript, args) })
 	if errors.Is(err, ErrNotInitialized) || errors.Is(err, redisx.ErrRanBefore) {
 		return nil // the grant is gone with the rate, or its permits are back

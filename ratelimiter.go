@@ -183,7 +183,7 @@ func (l *Limiter) Release(ctx context.Context, permits int64) error {
 	}
 	for permits > 0 {
 		args := []string{l.protocol.client.nowText(), strconv.FormatInt(permits, 10), l.protocol.client.prefetchIDBytes()}
-		reply, err := engine.Change(ctx, l.protocol.client.engine, l.protocol.keys[:1],
+		reply, err := engine.ChangeLimiters(ctx, l.protocol.client.engine, l.protocol.keys[:1],
 			func(ctx context.Context) (redisx.Reply, error) { return l.protocol.pages(ctx, releaseScript, args) })
 		if err != nil {
 			return err
@@ -216,7 +216,7 @@ func (l *Limiter) Drain(ctx context.Context, leave int64) (Decision, error) {
 	}
 	leave = min(leave, maxPermits)
 	args := []string{l.protocol.client.nowText(), l.protocol.client.member(0, false), strconv.FormatInt(leave, 10)}
-	reply, err := engine.Change(ctx, l.protocol.client.engine, l.protocol.keys[:1],
+	reply, err := engine.ChangeLimiters(ctx, l.protocol.client.engine, l.protocol.keys[:1],
 		func(ctx context.Context) (redisx.Reply, error) { return l.protocol.pages(ctx, drainScript, args) })
 	if err != nil {
 		return Decision{}, err

@@ -127,7 +127,7 @@ func (p *protocol) next(run *engine.Run, r *redisx.Reply, initial []redisx.Call)
 // runInt runs a script that replies a number and changes the limiters with the changed keys.
 func (p *protocol) runInt(ctx context.Context, changed []string, script *redisx.Script, keys []string,
 	args ...string) (int64, error) {
-	message, err := engine.Change(ctx, p.client.engine, changed,
+	message, err := engine.ChangeLimiters(ctx, p.client.engine, changed,
 		func(ctx context.Context) (rueidis.RedisMessage, error) {
 			return p.eval(ctx, &engine.Run{Call: redisx.Call{Script: script, Keys: keys, Args: args}}, nil)
 		})

@@ -308,7 +308,7 @@ func (p *protocol) refund(ctx context.Context, permits int64, of grant) error {
 	if !has(p.members, "release") { // as of a Pause, or of Redisson's layout
 		return nil
 	}
-	_, err := engine.Refund(ctx, p.plan.client.Engine, p.dependsOn, p.returning(permits, of))
+	_, err := engine.ChangeKeepingPrefetches(ctx, p.plan.client.Engine, p.dependsOn, p.returning(permits, of))
 	if errors.Is(err, redisx.ErrRanBefore) {
 		return nil
 	}

@@ -48,7 +48,7 @@ func (l *Limiter) Release(ctx context.Context, permits int64) error {
 		}
 		return nil
 	}
-	_, err := engine.Change(ctx, l.protocol.plan.client.Engine, l.protocol.dependsOn,
+	_, err := engine.ChangeLimiters(ctx, l.protocol.plan.client.Engine, l.protocol.dependsOn,
 		l.protocol.returning(permits, grant{}))
 	return err
 }
@@ -151,7 +151,7 @@ func (l *Limiter) Drain(ctx context.Context, leave int64) (rratelimiter.Decision
 		return rratelimiter.Decision{}, err
 	}
 	own := strconv.FormatInt(min(leave, maxPermits), 10)
-	s, err := engine.Change(ctx, l.protocol.plan.client.Engine, l.protocol.dependsOn,
+	s, err := engine.ChangeLimiters(ctx, l.protocol.plan.client.Engine, l.protocol.dependsOn,
 		func(ctx context.Context) (*state, error) { return l.protocol.stateAfter(ctx, drainCall, own) })
 	if err != nil {
 		return rratelimiter.Decision{}, err
@@ -189,7 +189,7 @@ func (l *Limiter) Reset(ctx context.Context) error {
 			keys = append(keys, m.keys...)
 		}
 	}
-	_, err := engine.Change(ctx, l.protocol.plan.client.Engine, l.protocol.dependsOn,
+	_, err := engine.ChangeLimiters(ctx, l.protocol.plan.client.Engine, l.protocol.dependsOn,
 		func(ctx context.Context) (rueidis.RedisMessage, error) {
 			run := &engine.Run{Call: redisx.Call{Script: resetScript, Keys: keys}}
 			return l.protocol.plan.client.Engine.Eval(ctx, &l.protocol, run, nil, nil)
@@ -236,7 +236,7 @@ func (l *Limiter) Pause(ctx context.Context, d time.Duration) error {
 	}
 	// Rounded up, so that a short pause does not end one.
 	length := strconv.FormatInt(int64((d+time.Millisecond-1)/time.Millisecond), 10)
-	_, err := engine.Change(ctx, l.protocol.plan.client.Engine, keys,
+	_, err := engine.ChangeLimiters(ctx, l.protocol.plan.client.Engine, keys,
 		func(ctx context.Context) (rueidis.RedisMessage, error) {
 			return l.protocol.run(ctx, pauseCall, func() []string { return []string{length} })
 		})

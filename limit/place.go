@@ -78,7 +78,7 @@ func (p *places) protocol() *protocol {
 // Return implements hold.Calls.
 func (p *places) Return(ctx context.Context, members []string) error {
 	w := p.protocol()
-	message, err := engine.Refund(ctx, w.plan.client.Engine, w.dependsOn,
+	message, err := engine.ChangeKeepingPrefetches(ctx, w.plan.client.Engine, w.dependsOn,
 		func(ctx context.Context) (rueidis.RedisMessage, error) {
 			return w.run(ctx, returnCall, nil, members...)
 		})

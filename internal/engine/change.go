@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// Change runs a call that changes the limiters that depend on these keys. It revokes their prefetches before and
+// ChangeLimiters runs a call that changes the limiters that depend on these keys. It revokes their prefetches before and
 // after, and waits for those in transit: together at most longTransfer. When the call has ended, even with an error,
 // their queues ask Redis again and no denial from before is used.
-func Change[T any](ctx context.Context, g *Engine, keys []string,
+func ChangeLimiters[T any](ctx context.Context, g *Engine, keys []string,
 	call func(context.Context) (T, error)) (T, error) {
-	return Refund(ctx, g, keys, func(ctx context.Context) (T, error) {
+	return ChangeKeepingPrefetches(ctx, g, keys, func(ctx context.Context) (T, error) {
 		if g.prefetch == 0 {
 			return call(ctx)
 		}
@@ -32,8 +32,8 @@ func Change[T any](ctx context.Context, g *Engine, keys []string,
 	})
 }
 
-// Refund is Change for a call that refunds permits. It leaves prefetches as they are.
-func Refund[T any](ctx context.Context, g *Engine, keys []string,
+// ChangeKeepingPrefetches is ChangeLimiters for a call that refunds permits. It leaves prefetches as they are.
+func ChangeKeepingPrefetches[T any](ctx context.Context, g *Engine, keys []string,
 	call func(context.Context) (T, error)) (T, error) {
 	return Detach(ctx, func(ctx context.Context) (T, error) {
 		defer g.invalidate(keys)
@@ -41,16 +41,16 @@ func Refund[T any](ctx context.Context, g *Engine, keys []string,
 	})
 }
 
-// Charge is Change for a call that takes permits, which it reports to the Observer: on the
+// Charge is ChangeLimiters for a call that takes permits, which it reports to the Observer: on the
 // goroutine of its caller, if that still waits.
 func Charge[T any](ctx context.Context, l *Limiter, permits int64, call func(context.Context) (T, error)) (T, error) {
 	o := l.Engine.observer
 	if o == nil || o.RedisCall == nil {
-		return Change(ctx, l.Engine, l.DependsOn, call)
+		return ChangeLimiters(ctx, l.Engine, l.DependsOn, call)
 	}
 	c := &RedisCallInfo{Limiter: l, Requests: 1, Permits: permits}
 	var ended atomic.Int32 // the call, and the caller's wait for it: the second reports
-	value, err := Change(ctx, l.Engine, l.DependsOn, func(ctx context.Context) (T, error) {
+	value, err := ChangeLimiters(ctx, l.Engine, l.DependsOn, func(ctx context.Context) (T, error) {
 		c.began = time.Now()
 		value, err := call(ctx)
 		if c.finish(0, err); ended.Add(1) == 2 {

@@ -14,7 +14,7 @@ import (
 
 // change is a change of limiters by this client, without a call to Redis.
 func change(ctx context.Context, g *Engine, subjects ...string) {
-	_, _ = Change(ctx, g, subjects, func(context.Context) (any, error) { return nil, nil })
+	_, _ = ChangeLimiters(ctx, g, subjects, func(context.Context) (any, error) { return nil, nil })
 }
 
 // shareACounter reports whether a change of one key ends the denials of another.

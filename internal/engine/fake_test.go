@@ -113,7 +113,7 @@ func (*fake) Hold(*Batch, int, int64) *hold.Hold { return nil }
 func (l *fake) refundOf(b *Batch) receipt.Refund {
 	of := b.Args[0]
 	return func(ctx context.Context, permits int64) error {
-		return redistest.Err(Refund(ctx, l.Engine, l.DependsOn, l.back(permits, of)))
+		return redistest.Err(ChangeKeepingPrefetches(ctx, l.Engine, l.DependsOn, l.back(permits, of)))
 	}
 }
 

@@ -145,7 +145,7 @@ func (l *fake) Acquire(ctx context.Context, permits int64) error {
 }
 
 func (l *fake) Release(ctx context.Context, permits int64) error {
-	return redistest.Err(Change(ctx, l.Engine, l.DependsOn, l.back(permits, "")))
+	return redistest.Err(ChangeLimiters(ctx, l.Engine, l.DependsOn, l.back(permits, "")))
 }
 
 // way is a way to request permits.

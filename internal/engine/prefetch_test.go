@@ -244,7 +244,7 @@ func TestChange_PrefetchInTransit_WaitsForIt(t *testing.T) {
 				return nil
 			}, unused: 5, sent: time.Now()})
 			time.Sleep(10 * time.Millisecond)
-			_, err := Change(t.Context(), l.Engine, l.DependsOn, func(context.Context) (any, error) {
+			_, err := ChangeLimiters(t.Context(), l.Engine, l.DependsOn, func(context.Context) (any, error) {
 				assert.True(t, returned)
 				e.mu.Lock()
 				defer e.mu.Unlock()
@@ -284,7 +284,7 @@ func TestChange_PrefetchCannotBeReturned_GoesOn(t *testing.T) {
 func TestChange_PrefetchArrivesMeanwhile_IsReturned(t *testing.T) {
 	l, e := prefetched()
 	returned := int64(0)
-	_, err := Change(t.Context(), l.Engine, l.DependsOn, func(context.Context) (any, error) {
+	_, err := ChangeLimiters(t.Context(), l.Engine, l.DependsOn, func(context.Context) (any, error) {
 		refund := func(_ context.Context, permits int64) error {
 			returned = permits
 			return nil

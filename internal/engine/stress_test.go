@@ -110,7 +110,7 @@ func (s *storm) change(l *stormy, after time.Duration) {
 	more := s.random.Int64N(1 + s.rate/10)
 	s.callers.Go(func() {
 		time.Sleep(after)
-		newest, err := Change(context.Background(), s.g, l.DependsOn, func(context.Context) (int64, error) {
+		newest, err := ChangeLimiters(context.Background(), s.g, l.DependsOn, func(context.Context) (int64, error) {
 			time.Sleep(time.Duration(s.Latency.Load()))
 			return s.raise(l, more), nil
 		})
