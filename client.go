@@ -88,9 +88,9 @@ const defaultWaitJitter = 150 * time.Millisecond
 // Callers that do not wait, as those of TryAcquire, can take the permits before callers that wait. A d below 0 is
 // [ErrInvalidOption].
 //
-// For a Limiter in a limit.Join, the time is random and below 20 ms. For a TokenBucket, LeakyBucket or
-// Smooth of package limit, it is random and at most 5 ms. It is also at most a fifth of the time in which
-// the permits of all waiters come free, and none is lost. The other policies ask on time.
+// For a Limiter in a limit.Join, the time is random, and below 20 ms and a fortieth of the interval. For a
+// TokenBucket, LeakyBucket or Smooth of package limit, it is random and at most 5 ms. It is also at most a fifth of
+// the time in which the permits of all waiters come free, and none is lost. The other policies ask on time.
 func WithWaitJitter(d time.Duration) Option {
 	return func(c *Client) {
 		if d < 0 {

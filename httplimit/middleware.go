@@ -86,12 +86,18 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	inside = inside.WithContext(v.Context())
 	later, returned := &writer{ResponseWriter: w, visit: v}, false
+	// Without an effect on the response, the handler gets the server's own writer.
+	for one := v; one != nil; one = one.Before {
+		if !one.Answer.Shadow && HeaderStyle(one.Settings.Headers) != NoHeaders || one.Settings.Refunds != nil {
+			w = later
+		}
+	}
 	defer func() {
 		if later.begun(http.StatusOK); returned {
 			ended = later.status
 		}
 	}()
-	m.next.ServeHTTP(later, inside)
+	m.next.ServeHTTP(w, inside)
 	returned = true
 }
 

@@ -183,6 +183,20 @@ func TestMiddleware_ResponseWriter_IsUsedInEachWay(t *testing.T) {
 	}
 }
 
+// TestMiddleware_ResponseIsNotChanged_HandlerGetsTheWriter: of the server, or of an outer handler, with all its methods.
+func TestMiddleware_ResponseIsNotChanged_HandlerGetsTheWriter(t *testing.T) {
+	for name, option := range map[string]httplimit.Option{
+		"shadow": httplimit.Shadow(), "no headers": httplimit.Headers(httplimit.NoHeaders),
+	} {
+		own, ran := httptest.NewRecorder(), false
+		httplimit.Middleware(httplimit.All(grants), option)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			ran = true
+			assert.Same(t, own, w, name)
+		})).ServeHTTP(own, request())
+		assert.True(t, ran)
+	}
+}
+
 // TestMiddleware_Handlers_ChangeTheRequest: an outer handler reads the pattern, and http.Server removes the
 // files of the form.
 func TestMiddleware_Handlers_ChangeTheRequest(t *testing.T) {

@@ -26,6 +26,7 @@ func TestWithWaitJitter_GoAlone_KeepsThePace(t *testing.T) {
 		least   int64
 	}{
 		{nil, ofRedisson(1, 100*time.Millisecond), 4, 285},
+		{nil, ofRedisson(1, 100*time.Millisecond).join(), 4, 285},
 		{nil, ofRedisson(20, time.Second), 6, 580},
 		{nil, ofRedisson(1, time.Second), 1, 29},
 		{[]rratelimiter.Option{rratelimiter.WithWaitJitter(time.Hour)}, ofRedisson(20, time.Second), 6, 550}, // at first, more waits are late

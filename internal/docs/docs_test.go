@@ -209,7 +209,7 @@ func TestDocumentation_FilesAndTests_Exist(t *testing.T) {
 }
 
 // TestDocumentation_ProductionUser_HasTheRightsOfALimiter: those that docs/compatibility.md has for all calls, rates and
-// waiters. Without one, permits may be unequally shared, and nothing tells.
+// waiters. Without one, the Clients may get unequal shares without an error.
 func TestDocumentation_ProductionUser_HasTheRightsOfALimiter(t *testing.T) {
 	user := golden.Between(t, golden.Text(t, root+"/docs/production.md"), "ACL SETUSER shop", "redis-cli")
 	rights := golden.Text(t, root+"/docs/compatibility.md")

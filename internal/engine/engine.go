@@ -139,7 +139,7 @@ type Limiter struct {
 	ID          string
 	Name        string   // in errors
 	Policy      string   // for an Observer
-	DependsOn   []string // the keys whose changes affect it, at least one: see Change
+	DependsOn   []string // the keys whose changes affect it, at least one: see ChangeLimiters
 	Protocol    Protocol
 	CanPrefetch bool          // its script can prefetch permits
 	Tick        time.Duration // the precision of the time in its calls
